@@ -74,7 +74,7 @@ import { createProcedures, createStreamProcedure, service } from "./rpc/pipeline
 import { connectPostgres, poolSettings } from "./storage/postgres/connection.js";
 import { openDatabase } from "./storage/postgres/database.js";
 import { observeOutages } from "./storage/postgres/database-outage.js";
-import { classifyError } from "./storage/postgres/errors.js";
+import { classifyError, isAccessDenied } from "./storage/postgres/errors.js";
 import { migrate } from "./storage/postgres/migrate.js";
 import type { RedisAddress } from "./storage/redis/client.js";
 import { connectRedis, noCache } from "./storage/redis/client.js";
@@ -181,7 +181,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     const observer = { ...observeOutages(log), shed: () => shedding.count("database") };
     const db = openDatabase(options.databaseUrl, poolSettings, observer);
     undo.push(() => db.close());
-    await migrate(db).catch(cannotMigrate);
+    const { unknown } = await migrate(db).catch(cannotMigrate);
+    if (unknown.length > 0) log.warn({ migrations: unknown }, "the schema of the database is newer than this version");
     const redis = options.redis && connectRedis(options.redis, log, options.redisTimeoutMs);
     const cache = redis ?? noCache;
     undo.push(() => cache.close());
@@ -312,7 +313,7 @@ export async function openApp(options: AppOptions): Promise<App> {
       memoryReserved: () => memory.reserved,
       shed: shedding.counts,
       verifiers: delegation,
-      build: { version, node: process.version, commit: options.buildCommit ?? "unknown" },
+      build: { version, node_version: process.version, commit: options.buildCommit ?? "unknown" },
     });
     const metrics = async () => readMetrics();
     const { metricsHost, metricsPort } = options;
@@ -358,15 +359,19 @@ export async function openApp(options: AppOptions): Promise<App> {
   }
 }
 
-/** Migrates the schema, for deployments that do so before the start. */
-export async function migrateDatabase(databaseUrl: string | undefined): Promise<void> {
+/** Migrates the schema, for deployments that do so before the start. Resolves to a sentence about what it has done. */
+export async function migrateDatabase(databaseUrl: string | undefined): Promise<string> {
   if (databaseUrl === undefined) {
     throw new UserError("There is nothing to migrate: set DATABASE_URL. The embedded database migrates at start-up.");
   }
   const sql = connectPostgres(databaseUrl);
-  await migrate(sql)
+  const { applied, unknown } = await migrate(sql)
     .catch(cannotMigrate)
     .finally(() => sql.end({ timeout: 5 }));
+  if (applied.length > 0) return `Applied ${applied.join(", ")}.`;
+  if (unknown.length > 0)
+    return `Nothing to migrate: the schema is newer than this version. It has ${unknown.join(", ")}.`;
+  return "Nothing to migrate: the schema is current.";
 }
 
 /** Changes the lease time of running replicas. Resolves when the change is complete. */
@@ -392,8 +397,10 @@ function cannotChangeLease(cause: Error): never {
 
 function cannotMigrate(cause: Error): never {
   if (classifyError(cause) === undefined) throw cause;
-  const sentence = `Cannot use PostgreSQL: ${cause.message}. Check DATABASE_URL, and that the database runs.`;
-  throw new UserError(sentence, { cause });
+  const remedy = isAccessDenied(cause)
+    ? "Grant the role of DATABASE_URL the rights in docs/operations/database-roles.md"
+    : "Check DATABASE_URL, and that the database runs";
+  throw new UserError(`Cannot use PostgreSQL: ${cause.message}. ${remedy}.`, { cause });
 }
 
 /** The setting to use instead of an unsafe one. */

@@ -30,7 +30,7 @@ export interface MetricSources {
   /** How often work was shed, by bottleneck. */
   readonly shed: Readonly<Record<string, number>>;
   /** What is running, as labels. */
-  readonly build: { readonly version: string; readonly node: string; readonly commit: string };
+  readonly build: { readonly version: string; readonly node_version: string; readonly commit: string };
   readonly verifiers: {
     readonly openStreams: number;
     /** The number of verifications that clients have reported, by code. */
@@ -105,7 +105,7 @@ export function createMetrics(sources: MetricSources): () => Metrics {
   counter("verifier_verifications_total", "Verifications that such clients have reported, by code.", ["code"], () =>
     Object.entries(sources.verifiers.verifications).map(([code, value]) => [{ code }, value]),
   );
-  gauge("build_info", "What is running. The value is always 1.", "min", ["version", "node", "commit"], () => [
+  gauge("build_info", "What is running. The value is always 1.", "min", ["version", "node_version", "commit"], () => [
     [sources.build, 1],
   ]);
   return () => Registry.merge([registry, durationsOf(sources.calls()), processRegistry()]);

@@ -5,7 +5,19 @@ import { openSql } from "../../commands/open-sql.js";
 import { createDatabase } from "../support/harness.js";
 import { needsCurl } from "../support/skip.js";
 import { until } from "./processes.js";
-import { call, makeSandbox, paste, type Sandbox, type Service, start, stop, unusedPort } from "./service.js";
+import {
+  call,
+  expectUserError,
+  launch,
+  makeSandbox,
+  paste,
+  type Sandbox,
+  type Service,
+  start,
+  stop,
+  unusedPort,
+  waitForExit,
+} from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
 
@@ -47,12 +59,21 @@ describe("with DATABASE_URL", () => {
     expect(await stop(service)).toMatchObject({ code: 0 });
   });
 
-  test("and no OPERATOR_KEY, one is generated and stored in DATA_DIR, and the printed command creates a workspace", async (ctx) => {
+  test("and no OPERATOR_KEY, the start fails and says why: each process would create another one", async () => {
+    const database = await createDatabase();
+    onTestFinished(() => database.drop());
+    const sandbox = makeSandbox();
+    const failure = await waitForExit(launch(sandbox, { set: { DATABASE_URL: database.url } }));
+    expectUserError(failure, "DATABASE_URL needs an OPERATOR_KEY", `OPERATOR_KEY_FILE=${sandbox.dataDir}/operator.key`);
+    expect(existsSync(sandbox.dataDir), "nothing is stored").toBe(false);
+  });
+
+  test("the printed command creates a workspace", async (ctx) => {
     needsCurl(ctx);
-    const { sandbox, service } = await startWith({ OPERATOR_KEY: undefined });
+    const { sandbox, service } = await startWith({});
     const [command = "false # no command was printed", ...others] = service.commands;
     expect(others).toEqual([]);
-    const { code, stdout, stderr } = await paste(command, sandbox);
+    const { code, stdout, stderr } = await paste(`OPERATOR_KEY=${operatorKey}; ${command}`, sandbox);
     expect(code, stderr).toBe(0);
     expect(JSON.parse(stdout).data).toMatchObject({ key: expect.stringMatching(/^lk_/) });
   });

@@ -58,6 +58,19 @@ describe("with WORKERS=2", () => {
     }
   });
 
+  test("the metrics port has one build_info and the probes; it is ready until the shutdown begins", async () => {
+    const { service } = await startWorkers({ METRICS_PORT: "0", SHUTDOWN_DELAY_MS: "2000" });
+    const built = (await readMetrics(service)).filter(({ name }) => name === "latchkey_build_info");
+    expect(built.map(({ value }) => value)).toEqual([1]);
+    const [metricsUrl = ""] = /http:\S+\/metrics/.exec(service.stdout()) ?? [];
+    const probe = async (path: string) => (await fetch(new URL(path, metricsUrl)).catch(() => undefined))?.status;
+    expect([await probe("/livez"), await probe("/readyz")]).toEqual([200, 200]);
+    service.signal("SIGTERM");
+    await until("it is not ready", async () => (await probe("/readyz")) === 503 || undefined);
+    expect(await probe("/livez")).toBe(200);
+    expect(await waitForExit(service)).toMatchObject({ code: 0 });
+  });
+
   test("revocation: every worker refuses a disabled workspace from the moment of the acknowledgement", async () => {
     const { service } = await startWorkers();
     const { data } = await call(service, "/v2/workspaces.createWorkspace", operatorKey, { name: "Acme" });

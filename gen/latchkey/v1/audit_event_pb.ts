@@ -44,8 +44,9 @@ export type AuditEvent = Message<"latchkey.v1.AuditEvent"> & {
   type: string;
 
   /**
-   * The caller that made the change: `operator`, or the keyId of its key. `service` for
-   * the keys of a deleted API, which the service deletes by itself.
+   * The caller that made the change: the keyId of its key, `operator`, or `operator:` and
+   * the name of the operator's credential. `service` for the keys of a deleted API,
+   * which the service deletes by itself.
    *
    * @generated from field: string actor = 4;
    */

@@ -32,6 +32,11 @@ export function classifyError(error: unknown): DatabaseError | undefined {
   return classes.find(({ codes }) => codes.test(code));
 }
 
+/** Whether the role of a statement lacks a right. */
+export function isAccessDenied(error: unknown): boolean {
+  return errorCodeOf(error) === "42501";
+}
+
 /** The first match wins. 57014 and 40P01 get here only after retries. */
 const classes: readonly (DatabaseError & { readonly codes: RegExp })[] = [
   { codes: /^53100$/, detail: "The service's database is out of disk space", persistent: true },

@@ -6,7 +6,7 @@ import { send, sendBytes } from "../../support/clients/http-requests.js";
 import { requestIdForm } from "../../support/clients/outcome.js";
 import type { CallRequest } from "../../support/clients/protocol-client.js";
 import { openFileService } from "../../support/file-service.js";
-import { operatorKey } from "../../support/harness.js";
+import { openTestApp, operatorKey } from "../../support/harness.js";
 import { type OperationName, operationOf } from "../../support/operations.js";
 
 /** The parsed log lines. */
@@ -23,8 +23,8 @@ async function linesOf(count: number, work: () => Promise<unknown>): Promise<Rec
   const calls = () => lines.slice(before).filter(({ msg }) => msg === "call");
   await work();
   await expect.poll(() => calls().length, { timeout: 5_000 }).toBeGreaterThanOrEqual(count);
-  await send(app.httpUrl, "/livez", { method: "GET" }); // its line comes after all others
-  await expect.poll(() => calls().at(-1), { timeout: 5_000 }).toMatchObject({ method: "GET /livez" });
+  await send(app.httpUrl, "/marker", { method: "PUT" }); // its line comes after all others
+  await expect.poll(() => calls().at(-1), { timeout: 5_000 }).toMatchObject({ method: "PUT (no route)" });
   return calls().slice(0, -1);
 }
 
@@ -76,5 +76,41 @@ describe("the line of a call", () => {
     const written = await linesOf(1, work);
     expect(written).toMatchObject([{ protocol: "http", method, requestId: expect.stringMatching(requestIdForm) }]);
     expect(written[0]?.["durationMs"]).toBeGreaterThanOrEqual(0);
+  });
+});
+
+describe("a probe", () => {
+  const probes = ["/livez", "/readyz", "/v2/liveness"];
+
+  it.each(probes)("%s that succeeds has no line, so that probes do not hide calls", async (path) => {
+    const written = await linesOf(0, async () => {
+      expect(await send(app.httpUrl, path, { method: "GET" })).toMatchObject({ status: 200 });
+      expect(await send(app.httpUrl, path, { method: "HEAD" })).toMatchObject({ status: 200 });
+    });
+    expect(written).toEqual([]);
+  });
+
+  it("has a line at the level debug", async () => {
+    const debugLines: Record<string, unknown>[] = [];
+    const destination = { write: (line: string) => void debugLines.push(JSON.parse(line)) };
+    const verbose = await openTestApp({ log: createLog("debug", { destination }) });
+    try {
+      for (const path of probes) await send(verbose.httpUrl, path, { method: "GET" });
+      const expected = probes.map((path) => expect.objectContaining({ level: 20, method: `GET ${path}`, code: "ok" }));
+      await expect.poll(() => debugLines).toEqual(expect.arrayContaining(expected));
+    } finally {
+      await verbose.close();
+    }
+  });
+
+  it("that fails has a line at the level info, with the reason", async () => {
+    const stopping = await openTestApp({ log, shutdownDelayMs: 500 });
+    const before = lines.length;
+    const stopped = stopping.stopAccepting();
+    expect(await send(stopping.httpUrl, "/readyz", { method: "GET" })).toMatchObject({ status: 503 });
+    await stopped;
+    await stopping.close();
+    const expected = { level: 30, method: "GET /readyz", code: expect.stringMatching(/^application\//) };
+    expect(lines.slice(before)).toContainEqual(expect.objectContaining(expected));
   });
 });

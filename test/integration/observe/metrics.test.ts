@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Registry } from "prom-client";
@@ -131,8 +132,50 @@ describe("the metrics port", () => {
     expect(parseSamples(await response.text()).length).toBeGreaterThan(20);
   });
 
+  it.each([
+    ["/livez", { status: "alive" }],
+    ["/readyz", { status: "ready", lease: "held", redis: expect.stringMatching(/use$/) }],
+    ["/readyz?verbose", { status: "ready", lease: "held", redis: expect.stringMatching(/use$/) }],
+  ])("serves the probe %s, for probers without a client certificate", async (path, data) => {
+    const response = await fetch(new URL(path, app.metricsUrl));
+    expect(response.status).toBe(200);
+    expect(await response.json()).toEqual({ meta: { requestId: expect.stringMatching(/^req_/) }, data });
+  });
+
   it("serves no other path", async () => {
-    expect((await fetch(new URL("/livez", app.metricsUrl))).status).toBe(404);
+    for (const path of ["/", "/v1/keys.listKeys", "/toString", "/metrics/", "/__proto__"]) {
+      expect((await fetch(new URL(path, app.metricsUrl))).status).toBe(404);
+    }
+  });
+
+  it("reports during shutdown that the service is not ready, and logs it, while the process is still alive", async () => {
+    const lines: { level: number; msg: string; reason?: string }[] = [];
+    const log = createLog("info", { destination: { write: (line: string) => void lines.push(JSON.parse(line)) } });
+    const stopping = await openTestApp({ metricsPort: 0, shutdownDelayMs: 1_000, log });
+    const closed = stopping.close();
+    const probe = (path: string) => fetch(new URL(path, stopping.metricsUrl));
+    await expect.poll(async () => (await probe("/readyz")).status).toBe(503);
+    expect((await probe("/livez")).status).toBe(200);
+    const reason = expect.stringContaining("shutting down");
+    expect(lines).toContainEqual(
+      expect.objectContaining({ level: 30, msg: expect.stringMatching(/not ready/), reason }),
+    );
+    await closed;
+  });
+
+  it("has an address of its own", async () => {
+    const elsewhere = await openTestApp({ metricsHost: "127.0.0.2", metricsPort: 0 });
+    onTestFinished(() => elsewhere.close());
+    expect(elsewhere.metricsUrl).toMatch(/^http:\/\/127\.0\.0\.2:/);
+    expect((await fetch(elsewhere.metricsUrl ?? "")).status).toBe(200);
+    const { port } = new URL(elsewhere.metricsUrl ?? "");
+    await expect(fetch(`http://127.0.0.1:${port}/metrics`)).rejects.toThrow();
+  });
+
+  it("that cannot be opened is reported with METRICS_HOST and METRICS_PORT", async () => {
+    // 192.0.2.0/24 is reserved for documentation: no machine has such an address.
+    const message = /192\.0\.2\.1.*Set METRICS_HOST or METRICS_PORT/;
+    await expect(openTestApp({ metricsHost: "192.0.2.1", metricsPort: 0 })).rejects.toThrow(message);
   });
 
   it("is separate: the HTTP port does not serve /metrics", async () => {
@@ -252,4 +295,16 @@ describe("the metrics port limits its connections", () => {
     for (const socket of open) socket.destroy();
     await expect.poll(async () => (await fetch(limited.metricsUrl ?? "")).status).toBe(200);
   });
+});
+
+it.each([
+  [undefined, "unknown"],
+  ["0123abc", "0123abc"],
+])("build_info names the version, Node and the commit %s", async (buildCommit, commit) => {
+  const { version } = JSON.parse(readFileSync("package.json", "utf8"));
+  const built = await openTestApp({ metricsPort: 0, buildCommit });
+  const samples = await readSamples(built).finally(() => built.close());
+  expect(samples.filter(({ name }) => name === "latchkey_build_info")).toEqual([
+    { name: "latchkey_build_info", labels: { version, node_version: process.version, commit }, value: 1 },
+  ]);
 });

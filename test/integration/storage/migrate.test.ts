@@ -46,7 +46,7 @@ async function withFolder(test: (folder: URL, write: (name: string, text: string
 describe("migrations", () => {
   it("create the schema of an empty database, and are recorded", async () => {
     const sql = openPool();
-    await migrate(sql);
+    expect(await migrate(sql)).toEqual({ applied: expect.arrayContaining(["0001_schema.sql"]), unknown: [] });
     expect(await tablesOf(sql)).toEqual(expect.arrayContaining(["cluster_state", "identities", "keys", "workspaces"]));
     expect((await readRecords(sql)).map(({ name }) => name)).toContain("0001_schema.sql");
   });
@@ -56,14 +56,18 @@ describe("migrations", () => {
     await migrate(sql);
     const before = await readRecords(sql);
     await sql`update cluster_state set lease_ms = 41`;
-    await migrate(sql);
+    expect(await migrate(sql)).toEqual({ applied: [], unknown: [] });
     expect(await readRecords(sql)).toEqual(before);
     expect(await sql`select lease_ms from cluster_state`).toEqual([{ leaseMs: 41 }]);
   });
 
   it("are applied once when ten processes start concurrently", async () => {
     const starting = Array.from({ length: 10 }, openPool);
-    await Promise.all(starting.map((sql) => migrate(sql)));
+    const results = await Promise.all(starting.map((sql) => migrate(sql)));
+    expect(
+      results.filter(({ applied }) => applied.length > 0),
+      "one of them reports what it has applied",
+    ).toHaveLength(1);
     const sql = openPool();
     const names = (await readRecords(sql)).map(({ name }) => name);
     expect(names).toEqual([...new Set(names)]);
@@ -120,7 +124,7 @@ describe("migrations", () => {
     await migrate(sql);
     await sql`insert into migrations values ('9999_later.sql', 'its')`;
     const before = await readRecords(sql);
-    await migrate(sql);
+    expect(await migrate(sql)).toEqual({ applied: [], unknown: ["9999_later.sql"] });
     expect(await readRecords(sql)).toEqual(before);
   });
 
