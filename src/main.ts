@@ -1,10 +1,12 @@
 #!/usr/bin/env node
 import { exitCodeOf, reportError } from "./cli/exit-codes.js";
 import { createProgram } from "./cli/program.js";
+import { serveByDefault } from "./cli/serve.js";
 
 try {
   const args = process.argv.slice(2);
-  await createProgram(process.env).parseAsync(args.length > 0 ? args : ["serve"], { from: "user" });
+  if (args.length === 0) await serveByDefault(process.env);
+  else await createProgram(process.env).parseAsync(args, { from: "user" });
 } catch (error) {
   reportError(error);
   process.exitCode = exitCodeOf(error);

@@ -2,8 +2,9 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { Command } from "commander";
 import { ListAuditEventsResponseSchema } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import type { ClientConfig } from "../config.js";
-import { callAction, listCommand, time } from "./command.js";
+import { callAction, listCommand } from "./command.js";
 import { writeNextPageHint, writeTable } from "./output.js";
+import { time } from "./time-text.js";
 
 interface ListFlags {
   readonly limit?: number;

@@ -1,16 +1,13 @@
 import type { DescMessage, JsonObject, MessageShape } from "@bufbuild/protobuf";
-import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { CallOptions } from "@connectrpc/connect";
 import { Command, InvalidArgumentError } from "commander";
 import type { ProtobufClient } from "../client/protobuf.js";
 import type { ClientConfig } from "../config.js";
-import { connect, type Role } from "./connection.js";
+import { type ConnectionFlags, connect, type Role } from "./connection.js";
 import { writeJson } from "./output.js";
 
 /** The flags of every command that calls the service. */
-interface CommonFlags {
-  readonly address?: string;
-  readonly credentialFile?: string;
+interface CommonFlags extends ConnectionFlags {
   readonly json?: boolean;
 }
 
@@ -91,12 +88,6 @@ export function jsonObject(text: string): JsonObject {
     // reported below
   }
   throw new InvalidArgumentError('It must be a JSON object, such as {"plan":"pro"}.');
-}
-
-export function time(text: string): Timestamp {
-  const date = new Date(text);
-  if (Number.isNaN(date.getTime())) throw new InvalidArgumentError("It must be a time, such as 2030-01-31T12:00:00Z.");
-  return timestampFromDate(date);
 }
 
 /** For flags that can be given several times. */

@@ -4,6 +4,13 @@ import { createProtobufClient, type ProtobufClient } from "../client/protobuf.js
 import type { ClientConfig } from "../config.js";
 import { UserError } from "../errors.js";
 import { createCredentials } from "../process/bootstrap-credentials.js";
+import { explainConnectionErrors } from "./connection-errors.js";
+
+/** The flags of the address and the credential. */
+export interface ConnectionFlags {
+  readonly address?: string;
+  readonly credentialFile?: string;
+}
 
 /** The kind of credential that a command needs. */
 export type Role = "operator" | "key";
@@ -14,30 +21,32 @@ export type Role = "operator" | "key";
  * is set. No flag takes a secret itself: every user of the machine can read the command line in the process list, and
  * the shell stores it in its history.
  */
-export function connect(
-  flags: { address?: string; credentialFile?: string },
-  config: ClientConfig,
-  role: Role,
-): ProtobufClient {
+export function connect(flags: ConnectionFlags, config: ClientConfig, role: Role): ProtobufClient {
   const address = flags.address ?? config.address ?? "127.0.0.1:50051";
   const baseUrl = address.includes("://") ? address : `${config.caFile ? "https" : "http"}://${address}`;
   if (!URL.canParse(baseUrl)) throw new UserError(`The address ${address} does not have the form host:port.`);
-  const fromFlag = readSetting("--credential-file", flags.credentialFile)?.toString().trim();
-  const key = fromFlag ?? config.credential ?? storedCredential(config.dataDir, role);
-  if (!/^[\x21-\x7e]+$/.test(key)) {
-    throw new UserError(
-      "The credential must be printable ASCII without spaces. Check --credential-file or LATCHKEY_CREDENTIAL.",
-    );
-  }
   const nodeOptions = {
     ca: readSetting("LATCHKEY_CA_FILE", config.caFile),
     cert: readSetting("LATCHKEY_CERT_FILE", config.certFile),
     key: readSetting("LATCHKEY_KEY_FILE", config.keyFile),
   };
+  const transport = createGrpcTransport({ baseUrl, nodeOptions, defaultTimeoutMs: 10_000 });
   return createProtobufClient({
-    key,
-    transport: createGrpcTransport({ baseUrl, nodeOptions, defaultTimeoutMs: 10_000 }),
+    key: credentialOf(flags, config, role),
+    transport: explainConnectionErrors(transport, new URL(baseUrl)),
   });
+}
+
+/** The credential of the flags, the environment, or the data folder. */
+export function credentialOf(flags: ConnectionFlags, config: ClientConfig, role: Role): string {
+  const fromFlag = readSetting("--credential-file", flags.credentialFile)?.toString().trim();
+  const credential = fromFlag ?? config.credential ?? storedCredential(config.dataDir, role);
+  if (!/^[\x21-\x7e]+$/.test(credential)) {
+    throw new UserError(
+      "The credential must be printable ASCII without spaces. Check --credential-file or LATCHKEY_CREDENTIAL.",
+    );
+  }
+  return credential;
 }
 
 function readSetting(setting: string, file: string | undefined): Buffer | undefined {

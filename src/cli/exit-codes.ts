@@ -2,6 +2,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { CommanderError } from "commander";
 import { LatchkeyError } from "../client/protobuf.js";
 import { UserError } from "../errors.js";
+import { Unreachable } from "./connection-errors.js";
 import { printable } from "./output.js";
 
 /** Thrown by `key verify` for a key that is not valid, and by `limit use` beyond the limit. It sets the exit code, so that scripts can branch on it. */
@@ -49,6 +50,7 @@ export function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.success : exitCodes.usage;
   if (error instanceof NotValid) return exitCodes.notValid;
   if (error instanceof Conflict) return exitCodes.conflict;
+  if (error instanceof Unreachable) return exitCodes.unavailable;
   if (error instanceof LatchkeyError) return byType[error.type] ?? byStatus[error.status as Code] ?? exitCodes.failure;
   if (error instanceof ConnectError) return byStatus[error.code] ?? exitCodes.failure;
   return exitCodes.failure;
@@ -63,6 +65,7 @@ export function reportError(error: unknown): void {
 
 function sentenceOf(error: unknown): string {
   if (error instanceof UserError) return `\n${error.message}\n`;
+  if (error instanceof Unreachable) return `error: ${error.message}`;
   if (error instanceof LatchkeyError) return printable(`error: ${error.message} (${error.type}, ${error.requestId})`);
   if (error instanceof ConnectError) return printable(`error: ${error.rawMessage}`);
   return error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -4,7 +4,7 @@ import { type Command, InvalidArgumentError } from "commander";
 import type { CreditsSchema } from "../../gen/latchkey/v1/credits_pb.js";
 import type { Key } from "../../gen/latchkey/v1/key_pb.js";
 import { UpdateKeyRequestSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { collect, count, jsonObject, time } from "./command.js";
+import { collect, count, jsonObject } from "./command.js";
 import {
   type RateLimitFlag,
   type RefillFlag,
@@ -16,6 +16,7 @@ import {
   showRefill,
 } from "./limit-text.js";
 import type { Columns } from "./output.js";
+import { expiry } from "./time-text.js";
 
 /** The columns of a list of keys. */
 export const keyColumns: Columns<Key> = {
@@ -73,7 +74,7 @@ export function withKeySettings(command: Command): Command {
     .option("--credits <count>", "how many credits the key has (default: it needs none)", count)
     .option("--refill <refill>", refillHelp, refill)
     .option("--meta <json>", "any JSON object", jsonObject)
-    .option("--expires <time>", "when the key expires", time);
+    .option("--expires <time>", "when the key expires: a duration from now such as `30d`, or a time", expiry);
 }
 
 /** The owner of a key in a request; undefined for none. */

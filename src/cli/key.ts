@@ -12,6 +12,7 @@ import {
   UpdateKeyResponseSchema,
   VerificationCode,
   VerifyKeyResponseSchema,
+  WhoamiResponseSchema,
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { ClientConfig } from "../config.js";
 import {
@@ -24,6 +25,7 @@ import {
   listCommand,
   remoteCommand,
 } from "./command.js";
+import { type ConnectionFlags, credentialOf } from "./connection.js";
 import { NotValid } from "./exit-codes.js";
 import { importCommand } from "./key-import.js";
 import {
@@ -87,7 +89,7 @@ export function keyCommand(config: ClientConfig): Command {
       );
 
   return new Command("key")
-    .description("create, list, update, verify, import and delete the keys of a workspace")
+    .description("create, list, show, update, verify, import and delete the keys of a workspace")
     .exitOverride()
     .addCommand(
       withKeySettings(createCommand("create", "create a key; its secret is shown only once"))
@@ -146,6 +148,19 @@ export function keyCommand(config: ClientConfig): Command {
             role,
             response: GetKeyResponseSchema,
             call: ({ keys }, _flags, keyId) => keys.getKey({ keyId }),
+            show: showKey,
+          }),
+        ),
+    )
+    .addCommand(
+      remoteCommand("whoami", "show the key that the command uses; it needs the scope keys.read")
+        .option("--stdin", "show the key whose secret is on standard input instead")
+        .action(
+          callAction(config, {
+            role,
+            response: WhoamiResponseSchema,
+            call: ({ keys }, { stdin, ...flags }: ConnectionFlags & { stdin?: boolean }) =>
+              keys.whoami({ key: stdin ? readSecret() : credentialOf(flags, config, role) }),
             show: showKey,
           }),
         ),
@@ -241,7 +256,7 @@ export function keyCommand(config: ClientConfig): Command {
             response: VerifyKeyResponseSchema,
             call: ({ keys }, { permissions, cost, ratelimit, tag }: VerifyFlags) =>
               keys.verifyKey({
-                key: readFileSync(0, "utf8").trim(),
+                key: readSecret(),
                 permissions,
                 credits: cost === undefined ? undefined : { cost: BigInt(cost) },
                 ratelimits: ratelimit,
@@ -265,6 +280,11 @@ export function keyCommand(config: ClientConfig): Command {
           }),
         ),
     );
+}
+
+/** Reads a secret from standard input. */
+function readSecret(): string {
+  return readFileSync(0, "utf8").trim();
 }
 
 interface VerifyFlags {

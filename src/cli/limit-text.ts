@@ -11,8 +11,8 @@ import type {
   RateLimitState,
 } from "../../gen/latchkey/v1/rate_limit_pb.js";
 import type { Usage, UsagePeriodSchema } from "../../gen/latchkey/v1/usage_pb.js";
-import { time } from "./command.js";
 import type { Columns } from "./output.js";
+import { time, unitsMs } from "./time-text.js";
 
 /** A limit and the length of its window in milliseconds. */
 export interface LimitPerWindow {
@@ -31,13 +31,13 @@ export const rateLimitHelp =
 /** A description of the text of a refill, for the help. */
 export const refillHelp = "when credits are refilled: `1000/daily`, `1000/monthly` or, on a day, `1000/monthly:31`";
 
-const unitsMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
 /** Parses `100/1m`. */
 export function limitPerWindow(text: string): LimitPerWindow {
-  const [, limit = "", count = "", unit = ""] = /^(\d+)\/(\d+)(ms|s|m|h|d)$/.exec(text) ?? [];
+  const [, limit = "", count = "", unit = ""] = /^(\d+)\/(\d+)(ms|s|m|h|d|w)$/.exec(text) ?? [];
   if (unit === "") {
-    throw new InvalidArgumentError("It must be a limit and a duration, such as 100/1m. Units are ms, s, m, h and d.");
+    throw new InvalidArgumentError(
+      "It must be a limit and a duration, such as 100/1m. Units are ms, s, m, h, d and w.",
+    );
   }
   return { limit: BigInt(limit), duration: BigInt(count) * BigInt(unitsMs[unit as keyof typeof unitsMs]) };
 }

@@ -1,5 +1,6 @@
 import { type DescMessage, isMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import { TimestampSchema, timestampDate } from "@bufbuild/protobuf/wkt";
+import { fitColumns, gap, padEnd, shorten } from "./table-layout.js";
 
 /** The columns of a table: the heading, and the value of a row. */
 export type Columns<Row> = Record<string, (row: Row) => unknown>;
@@ -12,18 +13,16 @@ export function writeJson<Schema extends DescMessage>(schema: Schema, message: M
   );
 }
 
-/** Prints rows as a table, for people. */
+/** Prints rows as a table, for people. On a terminal, the table is not wider than the terminal. */
 export function writeTable<Row>(rows: readonly Row[], columns: Columns<Row>): void {
-  const headings = Object.keys(columns);
-  const lines = [headings, ...rows.map((row) => Object.values(columns).map((cell) => format(cell(row))))];
-  const widths = headings.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
-  for (const line of lines) {
-    process.stdout.write(
-      `${line
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join("  ")
-        .trimEnd()}\n`,
-    );
+  const cells = Object.entries(columns).map(([heading, cell]) => [heading, ...rows.map((row) => format(cell(row)))]);
+  const { widths, hidden } = fitColumns(cells, process.stdout.isTTY ? process.stdout.columns : 0);
+  for (const line of [undefined, ...rows].keys()) {
+    const texts = widths.map((width, column) => padEnd(shorten(cells[column]?.[line] ?? "", width), width));
+    process.stdout.write(`${texts.join(gap).trimEnd()}\n`);
+  }
+  if (hidden.length > 0) {
+    process.stdout.write(`\nNot shown: ${hidden.join(", ")}. A wider terminal or --json shows them.\n`);
   }
 }
 

@@ -1,12 +1,15 @@
 import { Command, InvalidArgumentError } from "commander";
 import { readClientConfig, readConfig, readDatabaseUrl } from "../config.js";
+import { version } from "../observe/version.js";
 import { apiCommand } from "./api.js";
 import { auditCommand } from "./audit.js";
 import { count } from "./command.js";
+import { completionCommand } from "./completion.js";
 import { identityCommand } from "./identity.js";
 import { keyCommand } from "./key.js";
 import { limitCommand } from "./limit.js";
 import { permissionCommand, roleCommand } from "./permission.js";
+import { serveCommand } from "./serve.js";
 import { workspaceCommand } from "./workspace.js";
 
 /**
@@ -18,16 +21,8 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
   return new Command("latchkey")
     .description("API keys for your services")
     .exitOverride()
-    .addCommand(
-      new Command("serve")
-        .description("run the service (the default)")
-        .exitOverride()
-        .action(async () => {
-          const config = readConfig(environment);
-          const { serve } = await import("../process/serve.js");
-          await serve(config);
-        }),
-    )
+    .version(version)
+    .addCommand(serveCommand(environment))
     .addCommand(
       new Command("migrate")
         .description("migrate the schema of DATABASE_URL to this version, and exit")
@@ -54,7 +49,8 @@ export function createProgram(environment: NodeJS.ProcessEnv): Command {
     .addCommand(roleCommand(config))
     .addCommand(permissionCommand(config))
     .addCommand(limitCommand(config))
-    .addCommand(auditCommand(config));
+    .addCommand(auditCommand(config))
+    .addCommand(completionCommand());
 }
 
 /** The range that the database accepts. */

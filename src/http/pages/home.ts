@@ -1,7 +1,7 @@
+import { version } from "../../observe/version.js";
 import type { Addresses } from "./addresses.js";
 import { command, html, type Markup, sentence } from "./html.js";
 import { logo, type Page, paths } from "./layout.js";
-import { version } from "./version.js";
 
 /** The home page: the running version, the protocols with example calls, and links to the other pages. */
 export function homePage(addresses: Addresses): Page {

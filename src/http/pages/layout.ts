@@ -1,7 +1,7 @@
+import { version } from "../../observe/version.js";
 import { errorsPath } from "../json/envelope.js";
 import { html, type Markup } from "./html.js";
 import { style } from "./style.js";
-import { version } from "./version.js";
 
 /** The paths that the pages link to. */
 export const paths = {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -94,6 +94,36 @@ describe("the CLI with a key of the workspace", () => {
     expect(await member.run(...conflict)).toMatchObject({ exitCode: 5, stderr: expect.stringMatching(/conflict/) });
   });
 
+  it("shows the key that it uses, or the key on standard input", async () => {
+    const { member, key } = await createWorkspace();
+    expect(await member.json("key", "whoami")).toMatchObject({ key: { name: "first key", scopes: ["*"] } });
+    const { keyId, key: secret } = await member.json("key", "create", "--name", "ci");
+    const shown = await member.runWith(`${secret}\n`, "key", "whoami", "--stdin");
+    expect(shown).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(new RegExp(`^ID +${keyId}\n`)) });
+    expect(shown.stdout).not.toContain(secret);
+    expect(await member.runWith("lk_unknown", "key", "whoami", "--stdin")).toMatchObject({ exitCode: 4 });
+    // A key needs a scope to see itself.
+    const refused = await commandLine(app, secret).run("key", "whoami");
+    expect(refused).toMatchObject({ exitCode: 3, stderr: expect.stringContaining("lacks the scope `keys.read`") });
+    expect(refused.stderr).not.toContain(key);
+  });
+
+  it("creates keys that expire after a duration or at a time, and changes their expiry", async () => {
+    const { member } = await createWorkspace();
+    const before = Date.now();
+    const { keyId } = await member.json("key", "create", "--expires", "30d");
+    const { key } = await member.json("key", "get", keyId);
+    const days = (Date.parse(key.expires) - before) / 86_400_000;
+    expect(days).toBeGreaterThanOrEqual(30);
+    expect(days).toBeLessThan(30.01);
+    const updated = await member.json("key", "update", keyId, "--expires", "2100-01-31");
+    expect(updated.key.expires).toBe("2100-01-31T00:00:00Z");
+    expect(await member.run("key", "update", keyId, "--expires", "30")).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining("such as 30d (units: s, m, h, d, w)"),
+    });
+  });
+
   it("verifies keys from standard input, with an exit code that scripts can use", async () => {
     const { member } = await createWorkspace();
     const { key } = await member.json("key", "create", "--permission", "documents.*");
@@ -184,6 +214,23 @@ describe("errors have an exit code and a readable message", () => {
   it("help is 0, on standard output", async () => {
     const help = await latchkey(["key", "--help"]);
     expect(help).toMatchObject({ exitCode: 0, stdout: expect.stringContaining("verify [options] ") });
+  });
+
+  it("the version is that of the package", async () => {
+    const { version } = JSON.parse(readFileSync("package.json", "utf8"));
+    expect(await latchkey(["--version"])).toMatchObject({ exitCode: 0, stdout: `${version}\n` });
+  });
+
+  it("the help of serve has all documented settings, with their defaults", async () => {
+    const { exitCode, stdout } = await latchkey(["serve", "--help"]);
+    expect(exitCode).toBe(0);
+    const rows = readFileSync("docs/reference/configuration.md", "utf8").matchAll(/^\| (`[A-Z].*?) \| (.*?) \| /gm);
+    const documented = [...rows].flatMap(([, names = "", value = ""]) =>
+      [...names.matchAll(/`(\w+)`/g)].map(([, name]) => `${name} (default: ${value.replaceAll("`", "")})`),
+    );
+    const shown = [...stdout.matchAll(/^ {2}(\w+ \(default: .*\))$/gm)].map(([, line]) => line);
+    expect(shown.sort()).toEqual(documented.sort());
+    expect(documented.length).toBeGreaterThan(20);
   });
 
   it("an unreachable service is 7", async () => {

@@ -172,7 +172,7 @@ describe("rate limits and credits on the command line", () => {
   it.each([
     ["key", "create", "--ratelimit", "requests=100"],
     ["key", "create", "--ratelimit", "100/1m"],
-    ["key", "create", "--ratelimit", "requests=100/1w"],
+    ["key", "create", "--ratelimit", "requests=100/1y"],
     ["key", "create", "--ratelimit", "requests=-1/1m"],
     ["key", "create", "--credits", "1.5"],
     ["key", "create", "--credits", "-1"],

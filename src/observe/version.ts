@@ -4,6 +4,6 @@ import { existsSync, readFileSync } from "node:fs";
 export const version: string = JSON.parse(readFileSync(packageFile(), "utf8")).version;
 
 function packageFile(): URL {
-  const sourcePath = new URL("../../../package.json", import.meta.url);
-  return existsSync(sourcePath) ? sourcePath : new URL("../../../../package.json", import.meta.url);
+  const sourcePath = new URL("../../package.json", import.meta.url);
+  return existsSync(sourcePath) ? sourcePath : new URL("../../../package.json", import.meta.url);
 }
