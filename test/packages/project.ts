@@ -14,7 +14,7 @@ const pnpm = ["node", resolve("node_modules/pnpm/bin/pnpm.cjs")];
 /** The package managers, by the commands that a user types. */
 export const managers = {
   npm: { install: ["npm", "install", "--engine-strict", "--no-audit", "--no-fund"], execute: ["npx", "--no-install"] },
-  pnpm: { install: [...pnpm, "add"], execute: [...pnpm, "exec"] },
+  pnpm: { install: [...pnpm, "add", "--ignore-scripts"], execute: [...pnpm, "exec"] },
 } as const;
 
 /** A service that was started from its installed package. */

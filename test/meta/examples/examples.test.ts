@@ -80,7 +80,9 @@ describe("the package", () => {
   it("runs the guide's client code", async () => {
     await build();
     const output = await outputOf("node", ["built/clients.js"], { KEY: env["LATCHKEY_CREDENTIAL"] });
-    expect(output).toMatch(/^true \[\]\nThe request is not valid: externalId .*location: 'externalId'.*\n\[ .* \]\n$/s);
+    expect(output).toMatch(
+      /^true VALID\nkey_\w+ build server\n\d+ false\nThe request is not valid: externalId .*location: 'externalId'.*\] req_\w+\nkey_\w+\nover gRPC: VALID\n$/s,
+    );
   });
 });
 
