@@ -1,8 +1,10 @@
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, inject, onTestFinished, test } from "vitest";
 import { createDatabase } from "../support/harness.js";
+import { openProxy } from "../support/proxy.js";
 import { copyInstallation } from "./copies.js";
 import { call, makeSandbox, project, start, stop, unusedPort } from "./service.js";
 
@@ -11,6 +13,9 @@ const operatorKey = "operator-credential-of-the-image-test";
 test("what `npm ci --omit=dev --omit=optional` installs, with a built dist, serves as a user who can write nothing", async () => {
   const database = await createDatabase();
   onTestFinished(() => database.drop());
+  // Other users cannot access the sockets of the tests' backends.
+  const [postgres, redis] = await Promise.all([openProxy(database.url), openProxy(inject("redisUrl"))]);
+  onTestFinished(() => Promise.all([postgres.close(), redis.close()]).then(() => {}));
   const sandbox = makeSandbox();
   const app = join(sandbox.folder, "app");
   copyInstallation(app, { embedded: false });
@@ -25,8 +30,8 @@ test("what `npm ci --omit=dev --omit=optional` installs, with a built dist, serv
       cwd: app,
       ...user,
       set: {
-        DATABASE_URL: database.url,
-        REDIS_URL: inject("redisUrl"),
+        DATABASE_URL: postgres.url,
+        REDIS_URL: redis.url,
         OPERATOR_KEY: operatorKey,
         METRICS_PORT: metricsPort,
       },
@@ -34,14 +39,16 @@ test("what `npm ci --omit=dev --omit=optional` installs, with a built dist, serv
   );
   expect(await call(service, "/v2/workspaces.listWorkspaces", operatorKey)).toMatchObject({ status: 200, data: [] });
 
-  expect(healthCheck(metricsPort), "the health check of the image succeeds").toBe(0);
+  expect(await healthCheck(metricsPort), "the health check of the image succeeds").toBe(0);
   expect(await stop(service)).toMatchObject({ code: 0 });
-  expect(healthCheck(metricsPort), "without the service, it fails").toBe(1);
+  expect(await healthCheck(metricsPort), "without the service, it fails").toBe(1);
 });
 
 /** The exit status of the Dockerfile's health check. */
-function healthCheck(metricsPort: string): number | null {
+async function healthCheck(metricsPort: string): Promise<number | null> {
   const dockerfile = readFileSync(join(project, "deploy/Dockerfile"), "utf8");
   const [program, ...args] = JSON.parse(/HEALTHCHECK .*\n +CMD (\[.*\])/.exec(dockerfile)?.[1] ?? "[]");
-  return spawnSync(program, args, { env: { PATH: process.env["PATH"], METRICS_PORT: metricsPort } }).status;
+  const env = { PATH: process.env["PATH"], METRICS_PORT: metricsPort };
+  const [status] = await once(spawn(program, args, { env, stdio: "ignore" }), "exit");
+  return status;
 }
