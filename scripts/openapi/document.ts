@@ -9,7 +9,8 @@ import { probes, probesTag } from "./probes.js";
 import { createSchemas } from "./schemas.js";
 
 /** The whole HTTP/JSON interface as an OpenAPI document. */
-export function describeApi(services: readonly DescService[]): JsonObject {
+export function describeApi(allServices: readonly DescService[]): JsonObject {
+  const services = keysFirst(allServices);
   const methods = services.flatMap((service) => service.methods);
   const schemas = createSchemas(methods.map(({ output }) => output));
   const items = methods.flatMap((method) => describeOperation(method, schemas));
@@ -36,6 +37,12 @@ export function describeApi(services: readonly DescService[]): JsonObject {
       examples: errorExamples,
     },
   };
+}
+
+/** The services in the order of their files, after that of the keys, which readers look for first. */
+function keysFirst(services: readonly DescService[]): DescService[] {
+  const isOfKeys = ({ name }: DescService) => name === "KeysService";
+  return [...services.filter(isOfKeys), ...services.filter((service) => !isOfKeys(service))];
 }
 
 const description = `The keys, identities and workspaces of this installation, over HTTP and JSON. The same operations

@@ -1,5 +1,7 @@
 import type { Server, ServerResponse } from "node:http";
+import accepts from "@fastify/accepts";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { chain } from "../call/maybe-promise.js";
 import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { Certificates } from "../net/certificates.js";
@@ -19,7 +21,7 @@ import { locateInBody, parseBody } from "./json/body.js";
 import { errorBody, errorHeaders, errorMediaType, jsonHeaders, successBody, successMembers } from "./json/envelope.js";
 import { type Route, routesOf } from "./json/routes.js";
 import { createHttpServer } from "./listener.js";
-import { pages } from "./pages/index.js";
+import { notFoundHeaders, notFoundPage, pages, prefersHtml } from "./pages/index.js";
 import { apiReference } from "./pages/openapi.js";
 import { serveSequentially } from "./pipelining.js";
 import { collectBody, readBody, unreservedBytes } from "./request-body.js";
@@ -78,6 +80,7 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
   });
 
   drainOnClose(server, options);
+  await server.register(accepts);
 
   /** Sends every successful response of HTTP/JSON. */
   function sendSuccess(request: FastifyRequest, reply: FastifyReply, members: string): void {
@@ -90,12 +93,24 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
     const apiError = toHttpError(error);
     const { call } = request;
     call.error = apiError;
+    if (apiError.code === ErrorCode.APPLICATION_ROUTE_NOT_FOUND && wantsPage(request)) {
+      sendNotFoundPage(request, reply);
+      return;
+    }
     const mediaType = errorMediaType(apiError.code, call.procedure?.method);
     reply
       .code(catalogue[apiError.code].status)
       .headers({ ...jsonHeaders, "content-type": `${mediaType}; charset=utf-8` })
       .headers(errorHeaders(apiError));
     send(request, reply, errorBody(apiError, call.requestId, docsBase(request.raw)));
+  }
+
+  function sendNotFoundPage(request: FastifyRequest, reply: FastifyReply): void {
+    try {
+      send(request, reply.code(404).headers(notFoundHeaders), notFoundPage);
+    } catch (error) {
+      sendError(error, request, reply); // the memory budget is exhausted
+    }
   }
 
   /** Sends and logs every response of this port. Throws if the memory budget is exhausted. */
@@ -175,4 +190,9 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
         sendError(body === undefined ? error : locateInBody(toHttpError(error), body), request, reply),
     });
   }
+}
+
+/** Whether a client that requests an unknown path is a browser, which shows a page. */
+function wantsPage(request: FastifyRequest): boolean {
+  return (request.method === "GET" || request.method === "HEAD") && prefersHtml(request);
 }

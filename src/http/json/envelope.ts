@@ -4,9 +4,9 @@ import { IdentitiesService } from "../../../gen/latchkey/v1/identities_service_p
 import { type ApiError, type ApiErrorCode, catalogue, pathOf, retryAfterOf, titleOf } from "../../errors.js";
 import { noStoreHeaders } from "../call.js";
 
-/** The body of a successful response, around its encoded members. */
+/** The body of a successful response, around its encoded members. It ends with a newline, for people who use curl. */
 export function successBody(requestId: string, members: string): string {
-  return `{"meta":{"requestId":"${requestId}"},${members}}`;
+  return `{"meta":{"requestId":"${requestId}"},${members}}\n`;
 }
 
 /** The encoded members of a successful response: the data and, for a list, the pagination. */
@@ -18,7 +18,7 @@ export function successMembers(data: unknown, pagination?: unknown): string {
 /** The body of an error response, in the same form for every error. */
 export function errorBody(error: ApiError, requestId: string, docsBase: string): string {
   const { code, detail, options } = error;
-  return JSON.stringify({
+  const envelope = {
     meta: { requestId },
     error: {
       detail,
@@ -27,7 +27,8 @@ export function errorBody(error: ApiError, requestId: string, docsBase: string):
       type: docsBase + errorPagePath(pathOf(code)),
       errors: options.fields,
     },
-  });
+  };
+  return `${JSON.stringify(envelope)}\n`;
 }
 
 /** The headers of an error response that depend on the error. */

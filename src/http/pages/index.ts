@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import accepts from "@fastify/accepts";
-import type { FastifyInstance } from "fastify";
+import type {} from "@fastify/accepts";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import { LRUCache } from "lru-cache";
 import { errorCodes, pathOf } from "../../errors.js";
 import { type SendBody, varyBy } from "../call.js";
@@ -10,6 +10,7 @@ import type { DocsBase } from "../origin.js";
 import { type Addresses, addressesOf } from "./addresses.js";
 import { errorIndex, errorPage } from "./errors.js";
 import { homeData, homePage } from "./home.js";
+import { html } from "./html.js";
 import { icon, type Page, paths, renderPage } from "./layout.js";
 import { style } from "./style.js";
 
@@ -23,16 +24,14 @@ export function pages(docsBase: DocsBase, grpcPort: () => number, send: SendBody
   const renderedPages = new LRUCache<string, Buffer>({ maxSize: 4 * 2 ** 20, sizeCalculation: ({ length }) => length });
 
   return async (scope: FastifyInstance): Promise<void> => {
-    await scope.register(accepts);
     scope.addHook("onRequest", async (_request, reply) => {
       reply.headers(securityHeaders);
     });
 
-    // Clients that prefer HTML, such as browsers, get HTML. Clients that accept anything, such as curl, get JSON.
     scope.get(paths.home, async (request, reply) => {
       const addresses = addressesOf(request, grpcPort());
       varyBy(reply, "accept");
-      if (request.accepts().type(["json", "html"]) === "html") {
+      if (prefersHtml(request)) {
         send(request, reply.type(htmlType), pageFor(paths.home, addresses, homePage));
       } else {
         send(request, reply.type(jsonType), successBody(request.call.requestId, successMembers(homeData(addresses))));
@@ -70,6 +69,11 @@ export function pages(docsBase: DocsBase, grpcPort: () => number, send: SendBody
   }
 }
 
+/** Whether a client prefers HTML, as browsers do. Clients that accept anything, such as curl, get JSON. */
+export function prefersHtml(request: FastifyRequest): boolean {
+  return request.accepts().type(["json", "html"]) === "html";
+}
+
 const htmlType = "text/html; charset=utf-8";
 const jsonType = "application/json; charset=utf-8";
 
@@ -90,3 +94,25 @@ const securityHeaders = {
   "referrer-policy": "no-referrer",
   "cache-control": "no-cache",
 };
+
+/** The headers of the page for an unknown path. */
+export const notFoundHeaders = {
+  ...securityHeaders,
+  "content-type": htmlType,
+  "cache-control": "no-store",
+  vary: "accept",
+};
+
+/** The page for an unknown path. It does not repeat the path, and it is rendered once, because anyone can request it. */
+export const notFoundPage = Buffer.from(
+  renderPage({
+    title: "Not found · Latchkey",
+    main: html`<h1>Not found</h1>
+<p class="lead">There is no page at this address.</p>
+<ul>
+<li><a href="${paths.home}">Home</a>: the protocols of this service, with example calls</li>
+<li><a href="${paths.reference}">Reference</a>: every operation</li>
+<li><a href="${paths.errors}">Errors</a>: what each error means, and how to fix it</li>
+</ul>`,
+  }),
+);

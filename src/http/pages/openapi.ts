@@ -45,8 +45,11 @@ const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join("; ");
 
+const referencePage = { type: "text/html; charset=utf-8", read: async () => Buffer.from(renderPage(page)) };
+
 const pageFiles: Record<string, { type: string; read: () => Promise<Buffer> }> = {
-  [paths.reference]: { type: "text/html; charset=utf-8", read: async () => Buffer.from(renderPage(page)) },
+  [paths.reference]: referencePage,
+  [`${paths.reference}/`]: referencePage,
   "/docs/page.css": { type: "text/css; charset=utf-8", read: ownFile("page.css") },
   "/docs/page.js": { type: "text/javascript; charset=utf-8", read: ownFile("page.js") },
   "/docs/swagger-ui.css": { type: "text/css; charset=utf-8", read: swaggerUi("swagger-ui.css") },

@@ -57,6 +57,7 @@ li::marker { color: var(--brass); }
 
 code { padding: .1em .35em; border-radius: .3em; background: var(--panel); font: .88em/1.5 var(--mono); overflow-wrap: anywhere; }
 a code { padding: 0; background: none; }
+a:has(code), .aside a { text-underline-offset: .4em; }
 pre {
   margin: 0; padding: 1rem 1.15rem; overflow-x: auto; border: 1px solid var(--rule); border-radius: .6rem;
   background: var(--panel); font: .875rem/1.6 var(--mono);

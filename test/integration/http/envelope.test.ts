@@ -33,6 +33,20 @@ describe("a successful response", () => {
   });
 });
 
+describe("JSON ends with a newline, so that a shell prompt begins on its own line, and Content-Length counts it:", () => {
+  it.each([
+    ["a successful response", () => post(origin, "/v1/keys.listKeys", key, {})],
+    ["a refused call", () => post(origin, "/v1/keys.listKeys", "lk_unknown", {})],
+    ["an unknown path", () => send(origin, "/nothing")],
+    ["the home page for curl", () => send(origin, "/", { method: "GET" })],
+    ["a probe", () => send(origin, "/livez", { method: "GET" })],
+  ])("%s", async (_name, call) => {
+    const { headers, text } = await call();
+    expect(text).toMatch(/^\{.*\}\n$/);
+    expect(headers["content-length"]).toBe(String(Buffer.byteLength(text)));
+  });
+});
+
 describe("responses have Cache-Control: no-store and X-Content-Type-Options: nosniff:", () => {
   const securityHeaders = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 

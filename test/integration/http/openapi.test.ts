@@ -22,6 +22,17 @@ describe("the reference page", () => {
     }
   });
 
+  it("is the same with a slash at the end", async () => {
+    const [page, withSlash] = await Promise.all([get("/docs"), get("/docs/")]);
+    expect(withSlash).toMatchObject({ status: 200, text: page.text });
+    expect(withSlash.headers["content-security-policy"]).toBe(page.headers["content-security-policy"]);
+  });
+
+  it("shows keys first", async () => {
+    const { tags } = JSON.parse((await get("/openapi.json")).text);
+    expect(tags[0].name).toBe("Keys");
+  });
+
   it("has a content security policy that allows only this service", async () => {
     const { headers } = await get("/docs");
     const policy = String(headers["content-security-policy"]).split("; ");

@@ -88,6 +88,19 @@ inBrowser("pages pass the accessibility rules of axe, including contrast in the 
   }
 });
 
+inBrowser("the underline of a link is below the underscores of its name", {}, async () => {
+  await page.goto(errorsPath);
+  const offsets = await evaluate<number[]>(
+    `[...document.querySelectorAll("main a code")].map((code) => {
+      const { textUnderlineOffset, fontSize } = getComputedStyle(code.parentElement);
+      return parseFloat(textUnderlineOffset) / parseFloat(fontSize);
+    })`,
+  );
+  expect(offsets.length).toBeGreaterThan(10);
+  // Underscores are at most 0.3 em below the line.
+  expect(Math.min(...offsets)).toBeGreaterThan(0.35);
+});
+
 inBrowser("pages follow the preferred colour scheme", {}, async () => {
   await page.goto("/");
   const lightness = async (colorScheme: "light" | "dark") => {

@@ -102,7 +102,7 @@ describe("every page", () => {
       // A lower-case doctype and void elements without a slash are this project's style.
       rules: { "doctype-style": ["error", { style: "lowercase" }], "no-trailing-whitespace": "off" },
     });
-    for (const path of pagePaths) {
+    for (const path of [...pagePaths, "/nothing"]) {
       const { results } = await validate.validateString((await open(origin, path)).text);
       expect(
         results.flatMap(({ messages }) => messages.map(({ line, message }) => `${path}:${line} ${message}`)),
@@ -144,5 +144,56 @@ describe("every page", () => {
       expect(`${status} ${link}`).toBe(`200 ${link}`);
       if (hash) expect(text, link).toContain(`id="${hash.slice(1)}"`);
     }
+  });
+});
+
+describe("an unknown path", () => {
+  const path = "/v2/keys.<script>alert(1)</script>?q=%22onload";
+
+  it("is a page for a browser, under the same policy, and does not repeat the path", async () => {
+    const { status, headers, text } = await open(origin, path);
+    const home = await open(origin, "/");
+    expect(status).toBe(404);
+    expect(headers).toMatchObject({
+      "content-type": "text/html; charset=utf-8",
+      "content-security-policy": home.headers["content-security-policy"],
+      "cache-control": "no-store",
+      vary: "accept",
+      "x-request-id": expect.stringMatching(/^req_/),
+    });
+    expect(text).not.toMatch(/script|onload|alert/);
+    expect(visibleText(text)).toContain("There is no page at this address.");
+    for (const [, link = ""] of text.matchAll(/<li><a href="([^"]+)"/g)) {
+      expect(await open(origin, link)).toMatchObject({ status: 200 });
+    }
+  });
+
+  it("has the same headers and no body for HEAD", async () => {
+    const headers = { accept: "text/html" };
+    const head = await send(origin, path, { method: "HEAD", headers });
+    const { text } = await open(origin, path);
+    expect(head).toMatchObject({ status: 404, text: "" });
+    expect(head.headers).toMatchObject({
+      "content-type": "text/html; charset=utf-8",
+      "content-length": String(Buffer.byteLength(text)),
+    });
+  });
+
+  it.each([
+    ["GET", undefined],
+    ["GET", "*/*"],
+    ["GET", "application/json"],
+    ["GET", "application/json, text/html;q=0.9"],
+    ["POST", "text/html"],
+    ["DELETE", "text/html"],
+  ])("is the envelope for %s with Accept: %s", async (method, accept) => {
+    const response = await send(origin, path, { method, headers: accept ? { accept } : {} });
+    expectError(response, 404, "application/route_not_found");
+    expect(response.headers["content-type"]).toBe("application/problem+json; charset=utf-8");
+    expect(response.headers["content-security-policy"]).toBeUndefined();
+  });
+
+  it("other errors stay JSON, for browsers, too", async () => {
+    expectError(await open(origin, "/v2/keys.listKeys"), 405, "application/method_not_allowed");
   });
 });
