@@ -57,6 +57,7 @@ import type { Quotas } from "./quotas/quotas.js";
 import type { RateLimit } from "./rate-limit/counter.js";
 import { createRequestCounter } from "./rate-limit/counter.js";
 import { withRateLimit } from "./rate-limit/middleware.js";
+import { createErasure } from "./retention/erasure.js";
 import { createRetentionStore } from "./retention/store.js";
 import { startSweep } from "./retention/sweep.js";
 import { createChangeLog } from "./revocation/change-log.js";
@@ -285,7 +286,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     };
     const renewal = startLeaseRenewal(lease, onRenewed, log);
     undo.push(() => renewal.stop());
-    const sweep = startSweep(createRetentionStore(db), {
+    const sweep = startSweep(createRetentionStore(db), createErasure(db), {
       auditDays: options.auditRetentionDays,
       everyMs: options.sweepIntervalMs ?? sweepIntervalMs,
       log,

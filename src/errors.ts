@@ -41,6 +41,7 @@ export const catalogue: Record<ApiErrorCode, CatalogueEntry> = {
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
   [ErrorCode.DATA_KEY_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
+  [ErrorCode.DATA_WORKSPACE_ENABLED]: { status: 409, grpc: Code.FailedPrecondition },
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: { status: 409, grpc: Code.AlreadyExists },
   [ErrorCode.DATA_API_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
   [ErrorCode.DATA_ROLE_NOT_FOUND]: { status: 404, grpc: Code.NotFound },
@@ -261,6 +262,12 @@ export const keyNotFound = () =>
 
 export const workspaceNotFound = () =>
   new ApiError(ErrorCode.DATA_WORKSPACE_NOT_FOUND, "The requested workspace could not be found.");
+
+export const workspaceEnabled = () =>
+  new ApiError(
+    ErrorCode.DATA_WORKSPACE_ENABLED,
+    "This workspace is enabled, and only a disabled workspace can be deleted. Disable it first, with disableWorkspace.",
+  );
 
 export const apiNotFound = () =>
   new ApiError(ErrorCode.DATA_API_NOT_FOUND, "The API of `apiId` could not be found in this workspace.");

@@ -23,6 +23,7 @@ const occurrences: Record<ApiErrorCode, Occurrence> = {
   [ErrorCode.LIMITS_QUOTA_EXCEEDED]: "declared",
   [ErrorCode.DATA_IDENTITY_NOT_FOUND]: "declared",
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: "declared",
+  [ErrorCode.DATA_WORKSPACE_ENABLED]: "declared",
   [ErrorCode.DATA_KEY_NOT_FOUND]: "declared",
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: "declared",
   [ErrorCode.DATA_API_NOT_FOUND]: "declared",

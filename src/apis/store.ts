@@ -84,7 +84,7 @@ export function createApisStore(db: Database, quotas: Quotas) {
                 when has_keys_beyond((before).api_id, ${textArrayParameter(sql, scopes)}) then 'exceeds caller'
               end as refusal from before),
             deleted as (
-              update apis set deleted_at = now() from before, checked
+              update apis set deleted_at = now(), name = '' from before, checked
               where apis.api_id = (before).api_id and refusal is null returning apis.api_id),
             events as (${insertAuditEvents(sql, actor, ["api.delete", event])})
           select refusal from checked left join deleted on true`;

@@ -3,10 +3,12 @@ import { DisabledReason, type Workspace } from "../../gen/latchkey/v1/workspace_
 import {
   CreateRootKeyResponseSchema,
   CreateWorkspaceResponseSchema,
+  DeleteWorkspaceResponseSchema,
   DisableWorkspaceResponseSchema,
   EnableWorkspaceResponseSchema,
   GetWorkspaceResponseSchema,
   ListWorkspacesResponseSchema,
+  UpdateWorkspaceResponseSchema,
 } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import type { ClientConfig } from "../config.js";
 import {
@@ -42,7 +44,9 @@ export function workspaceCommand(config: ClientConfig): Command {
   const showWorkspace = ({ workspace }: { workspace?: Workspace }) => workspace && writeRecord(workspace, columns);
 
   return new Command("workspace")
-    .description("create, list, disable and enable workspaces, and create root keys (operator credential)")
+    .description(
+      "create, list, rename, disable, enable and delete workspaces, and create root keys (operator credential)",
+    )
     .exitOverride()
     .addCommand(
       createCommand("create", "create a workspace and its first key, whose secret is shown only once")
@@ -130,6 +134,32 @@ export function workspaceCommand(config: ClientConfig): Command {
             response: EnableWorkspaceResponseSchema,
             call: ({ workspaces }, _flags, workspaceId) => workspaces.enableWorkspace({ workspaceId }),
             show: showWorkspace,
+          }),
+        ),
+    )
+    .addCommand(
+      remoteCommand("update", "change the name of a workspace")
+        .argument("<workspaceId>")
+        .requiredOption("--name <name>", "the new name")
+        .action(
+          callAction(config, {
+            role,
+            response: UpdateWorkspaceResponseSchema,
+            call: ({ workspaces }, { name }: { name: string }, workspaceId) =>
+              workspaces.updateWorkspace({ workspaceId, name }),
+            show: showWorkspace,
+          }),
+        ),
+    )
+    .addCommand(
+      remoteCommand("delete", "delete a disabled workspace with all its keys; this cannot be undone")
+        .argument("<workspaceId>")
+        .action(
+          callAction(config, {
+            role,
+            response: DeleteWorkspaceResponseSchema,
+            call: ({ workspaces }, _flags, workspaceId) => workspaces.deleteWorkspace({ workspaceId }),
+            show: () => process.stdout.write("deleted\n"),
           }),
         ),
     );

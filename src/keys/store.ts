@@ -176,7 +176,8 @@ export function createKeysStore(db: Database, quotas: Quotas) {
         from keys join workspaces using (workspace_id)
           left join apis on apis.api_id = keys.api_id
           left join identities on identities.identity_id = keys.identity_id and identities.deleted_at is null
-        where hash = ${bytes(hash)} and keys.deleted_at is null and apis.deleted_at is null`,
+        where hash = ${bytes(hash)} and keys.deleted_at is null and apis.deleted_at is null
+          and workspaces.deleted_at is null`,
       );
       return row;
     },

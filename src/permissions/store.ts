@@ -306,7 +306,7 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
               select roles as before from roles
               where role_id = ${roleIdOf(sql, workspaceId, reference)} and deleted_at is null for update),
             deleted as (
-              update roles set deleted_at = now() from before
+              update roles set deleted_at = now(), name = '', description = null, permissions = '{}' from before
               where roles.role_id = (before).role_id returning roles.role_id),
             events as (${insertAuditEvents(sql, actor, ["role.delete", event])})
           select from deleted`;

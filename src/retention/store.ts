@@ -4,7 +4,7 @@ import { type Statement, textArrayParameter } from "../storage/postgres/connecti
 import type { Database } from "../storage/postgres/database.js";
 
 /** How many rows one statement removes: a few milliseconds of work. */
-const batchSize = 500;
+export const batchSize = 500;
 
 /**
  * How many deleted identities one statement scans. Those that keys still refer to stay, however many there are: the next
@@ -19,6 +19,10 @@ const beginning = { deletedAt: new Date(0), identityId: "" };
 
 /** An advisory lock of the statement that removes rows: only one process removes rows at a time. */
 const lock = 5_138_008_423;
+
+/** The part `turn` of a statement. Its row says whether this process removes rows now: while another does, nothing is done. */
+export const takeTurn = (sql: Statement) =>
+  sql`turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine)`;
 
 /** What one statement has done. */
 export interface Batch {
@@ -43,7 +47,7 @@ export function createRetentionStore(db: Database) {
   async function remove(table: string, id: string, time: string, keptMs: number): Promise<Batch> {
     const { count } = await db.runInBackground(
       (sql) => sql`
-      with turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine)
+      with ${takeTurn(sql)}
       delete from ${sql(table)} where ${sql(id)} = any (array(
         select ${sql(id)} from ${sql(table)} as old
         where ${sql(time)} < ${limitOf(sql, keptMs)} and (select mine from turn)
@@ -59,7 +63,7 @@ export function createRetentionStore(db: Database) {
     async identities(keptMs: number): Promise<Batch> {
       const [found] = await db.runInBackground(
         (sql) => sql<{ removed: number; scanned: number; deletedAt: Date; identityId: string }[]>`
-        with turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine),
+        with ${takeTurn(sql)},
           scanned as materialized (
             select identity_id, deleted_at from identities
             where deleted_at < ${limitOf(sql, keptMs)} and (deleted_at, identity_id) > (${scannedTo.deletedAt}, ${scannedTo.identityId})
@@ -98,7 +102,7 @@ export function createRetentionStore(db: Database) {
         const isFull = sql`(select count(*) = ${batchSize} from scanned)`;
         const lastPlace = sql`(select max(place) from scanned)`;
         return sql<{ deleted: number; mayHaveMore: boolean }[]>`
-          with turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine),
+          with ${takeTurn(sql)},
             api as materialized (
               select api_id, keys_deleted_to, row_number() over (order by deleted_at, api_id) as place from (
                 select api_id, keys_deleted_to, deleted_at from apis
@@ -132,7 +136,7 @@ export function createRetentionStore(db: Database) {
     async apis(keptMs: number): Promise<Batch> {
       const { count } = await db.runInBackground(
         (sql) => sql`
-        with turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine)
+        with ${takeTurn(sql)}
         delete from apis where api_id in (
           select api_id from apis as old
           where keys_deleted_at < ${limitOf(sql, keptMs)} and (select mine from turn)

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ApiError } from "../errors.js";
 import type { Log } from "../observe/log.js";
 import { createOutageLog } from "../observe/outage-log.js";
+import type { Erasure } from "./erasure.js";
 import type { Batch, RetentionStore } from "./store.js";
 
 export interface SweepOptions {
@@ -32,8 +33,8 @@ const counterMs = dayMs;
 /** The pause after each statement, relative to its duration: a sweep uses at most a fifth of a connection. */
 const pauseRatio = 4;
 
-/** Periodically removes rows that are past their retention period. */
-export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: SweepOptions) {
+/** Periodically erases what is in deleted workspaces, and removes rows that are past their retention period. */
+export function startSweep(store: RetentionStore, erasure: Erasure, { auditDays, everyMs, log }: SweepOptions) {
   const stopped = new AbortController();
   const outage = createOutageLog(log, "warn");
 
@@ -50,6 +51,8 @@ export function startSweep(store: RetentionStore, { auditDays, everyMs, log }: S
 
   async function sweep(): Promise<void> {
     try {
+      const erased = await removeAll(erasure.eraseWorkspaces);
+      if (erased > 0) log.info({ erased }, "erased the texts of rows in deleted workspaces");
       const removed = {
         auditEvents: auditDays === "forever" ? 0 : await removeAll(store.auditEvents, auditDays * dayMs),
         keysOfApis: await removeAll(store.keysOfApis),

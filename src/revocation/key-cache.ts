@@ -143,7 +143,8 @@ export function createKeyCache(
     if (countsMemory && cachedKey !== undefined) keys.lookups.memory += 1;
     if (countsMemory && cachedState !== undefined) workspaces.lookups.memory += 1;
     const state = cachedState ?? (await workspaces.load(workspaceId, from, call));
-    return { key, workspaceEnabled: state?.enabled ?? false };
+    // A deleted workspace has no state, and its keys do not exist.
+    return state && { key, workspaceEnabled: state.enabled };
   }
 
   return {

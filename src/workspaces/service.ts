@@ -2,7 +2,7 @@ import type { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service
 import { toAuditEvent, toFilter } from "../audit/convert.js";
 import type { AuditStore } from "../audit/store.js";
 import { actorOf, type Handlers, type Principal } from "../call/context.js";
-import { workspaceNotFound } from "../errors.js";
+import { workspaceEnabled, workspaceNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { type MintedSecret, mintSecret } from "../keys/secret.js";
 import type { NewKey } from "../keys/store.js";
@@ -60,6 +60,24 @@ export function createWorkspacesService(store: WorkspacesStore, keyCache: KeyCac
       if (row === undefined) throw workspaceNotFound();
       await keyCache.awaitPropagation();
       return { workspace: toWorkspace(row) };
+    },
+
+    async updateWorkspace({ workspaceId, name }, context) {
+      const row = await store.updateWorkspace(context.call, workspaceId, name, actorOf(context));
+      if (row === undefined) throw workspaceNotFound();
+      return { workspace: toWorkspace(row) };
+    },
+
+    async deleteWorkspace({ workspaceId }, context) {
+      context.call.revokes = true;
+      const timeline = keyCache.knownTimeline();
+      const result = await store.deleteWorkspace(context.call, workspaceId, actorOf(context));
+      if (result === undefined) throw workspaceNotFound();
+      if (result === "enabled") throw workspaceEnabled();
+      // Also if it was deleted before: a retrying client may not know how its first attempt ended.
+      const isDeleted = result === "deleted";
+      await (isDeleted ? keyCache.awaitPropagation() : keyCache.awaitEarlierChanges(context.call, timeline));
+      return {};
     },
 
     async listAuditEvents(request, context) {

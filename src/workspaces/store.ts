@@ -18,16 +18,19 @@ export interface WorkspaceRow {
   readonly createdAt: Date;
 }
 
+/** What became of a deletion. */
+export type WorkspaceDeletion = "deleted" | "deleted before" | "enabled";
+
 export type WorkspacesStore = ReturnType<typeof createWorkspacesStore>;
 
 export function createWorkspacesStore(db: Database) {
   const columns = (sql: Statement) => sql`workspace_id, name, disabled_at, disabled_reason, disabled_note, created_at`;
 
-  /** Updates a workspace and inserts the audit event. Undefined if there is no such workspace. */
+  /** Updates a workspace and inserts the audit event. Undefined if there is no such workspace, or it was deleted. */
   async function change(
     call: Call,
     workspaceId: string,
-    type: "workspace.disable" | "workspace.enable",
+    type: "workspace.disable" | "workspace.enable" | "workspace.update",
     assignments: (sql: Statement) => Fragment,
     actor: Actor,
   ): Promise<WorkspaceRow | undefined> {
@@ -38,7 +41,8 @@ export function createWorkspacesStore(db: Database) {
         where ${hasChanged(sql)}`;
       return sql<WorkspaceRow[]>`
         with before as (
-            select workspaces as before from workspaces where workspace_id = ${workspaceId} for no key update),
+            select workspaces as before from workspaces
+            where workspace_id = ${workspaceId} and deleted_at is null for no key update),
           after as (
             update workspaces set ${assignments(sql)} from before
             where workspaces.workspace_id = (before).workspace_id returning workspaces as after),
@@ -78,9 +82,12 @@ export function createWorkspacesStore(db: Database) {
       record: IdempotencyRecord | undefined,
     ): Promise<boolean> {
       const created = await db.run(call, (sql) => {
-        const noIdentity = sql`select null from workspaces where workspace_id = ${key.workspaceId}`;
+        // Locked: the key exists before a concurrent deletion of the workspace, or not at all.
+        const noIdentity = sql`select null from workspace`;
         return sql`
-          with ${keyCreation(sql, key, noIdentity)},
+          with workspace as (
+              select from workspaces where workspace_id = ${key.workspaceId} and deleted_at is null for key share),
+            ${keyCreation(sql, key, noIdentity)},
             events as (${insertAuditEvents(sql, actor, keyCreated(sql))})
             ${insertIdempotencyRecord(sql, record, sql`created`)}
           select from created`;
@@ -91,7 +98,8 @@ export function createWorkspacesStore(db: Database) {
     async findWorkspace(call: Call, workspaceId: string): Promise<WorkspaceRow | undefined> {
       const [row] = await db.run(
         call,
-        (sql) => sql<WorkspaceRow[]>`select ${columns(sql)} from workspaces where workspace_id = ${workspaceId}`,
+        (sql) => sql<WorkspaceRow[]>`
+        select ${columns(sql)} from workspaces where workspace_id = ${workspaceId} and deleted_at is null`,
       );
       return row;
     },
@@ -100,7 +108,7 @@ export function createWorkspacesStore(db: Database) {
       return db.run(
         call,
         (sql) => sql<WorkspaceRow[]>`
-        select ${columns(sql)} from workspaces where workspace_id > ${page.after}
+        select ${columns(sql)} from workspaces where workspace_id > ${page.after} and deleted_at is null
         order by workspace_id limit ${page.limit + 1}`,
       );
     },
@@ -124,13 +132,41 @@ export function createWorkspacesStore(db: Database) {
         actor,
       ),
 
+    updateWorkspace: (call: Call, workspaceId: string, name: string | undefined, actor: Actor) =>
+      change(call, workspaceId, "workspace.update", (sql) => sql`name = coalesce(${name ?? null}, name)`, actor),
+
+    /**
+     * Deletes a disabled workspace: from then on it is unknown to every statement, and cannot be enabled again. None of the
+     * rows in it changes; see src/retention/erasure.ts. Undefined if there is no such workspace.
+     */
+    async deleteWorkspace(call: Call, workspaceId: string, actor: Actor): Promise<WorkspaceDeletion | undefined> {
+      const [row] = await db.run(call, (sql) => {
+        const event = sql`
+          select (before).workspace_id, (before).workspace_id, audit_snapshot(before), null::json from before, deleted`;
+        // Locked for update: a concurrent statement that stores something in this workspace holds a key share lock.
+        return sql<{ result: WorkspaceDeletion }[]>`
+          with before as (
+              select workspaces as before from workspaces where workspace_id = ${workspaceId} for update),
+            deleted as (
+              update workspaces set deleted_at = now(), name = '', disabled_note = null from before
+              where workspaces.workspace_id = (before).workspace_id and (before).deleted_at is null
+                and (before).disabled_at is not null
+              returning workspaces.workspace_id),
+            events as (${insertAuditEvents(sql, actor, ["workspace.delete", event])})
+          select case when (before).deleted_at is not null then 'deleted before'
+            when (before).disabled_at is null then 'enabled' else 'deleted' end as result
+          from before left join deleted on true`;
+      });
+      return row?.result;
+    },
+
     /** One statement has one snapshot: the row includes every change of the snapshot. */
     async readWorkspaceState(workspaceId: string, call?: Call): Promise<InSnapshot<WorkspaceState> | undefined> {
       const [row] = await db.readShared(
         call,
         (sql) => sql<InSnapshot<WorkspaceState>[]>`
         select disabled_at is null as enabled, has_imports, pg_current_snapshot()::text as snapshot
-        from workspaces where workspace_id = ${workspaceId}`,
+        from workspaces where workspace_id = ${workspaceId} and deleted_at is null`,
       );
       return row;
     },

@@ -62,4 +62,12 @@ export const revocations: readonly Revocation[] = [
       succeed(httpUrl, "workspaces.disableWorkspace", operatorKey, { workspaceId, reason: "UNPAID_BILLING" }),
     code: "authorization/workspace_disabled",
   },
+  {
+    name: "deleteWorkspace",
+    async revoke({ httpUrl }, { workspaceId }) {
+      await succeed(httpUrl, "workspaces.disableWorkspace", operatorKey, { workspaceId, reason: "ACCOUNT_CLOSURE" });
+      return succeed(httpUrl, "workspaces.deleteWorkspace", operatorKey, { workspaceId });
+    },
+    code: "authentication/key_not_found",
+  },
 ];

@@ -108,7 +108,35 @@ describe("the operator's workspaces", () => {
     await scene.ok("listKeys", scene.home.key);
   });
 
-  for (const operation of ["getWorkspace", "disableWorkspace", "enableWorkspace"] as const) {
+  everyProtocol("updateWorkspace changes the name, also of a disabled workspace, and nothing else", async (scene) => {
+    const { workspaceId } = scene.home;
+    const before = await scene.ok("getWorkspace", operatorKey, { workspaceId });
+    const renamed = await scene.ok("updateWorkspace", operatorKey, { workspaceId, name: "Zoë & Söhne" });
+    expect(renamed).toEqual({ ...before, name: "Zoë & Söhne" });
+    expect(await scene.ok("getWorkspace", operatorKey, { workspaceId })).toEqual(renamed);
+    const disabled = await scene.ok("disableWorkspace", operatorKey, { workspaceId, reason: "OWNER_REQUEST" });
+    expect(await scene.ok("updateWorkspace", operatorKey, { workspaceId, name: "acme" })).toEqual({
+      ...disabled,
+      name: "acme",
+    });
+  });
+
+  everyProtocol("updateWorkspace without a name, or with the present one, changes nothing", async (scene) => {
+    const { workspaceId } = scene.home;
+    const before = await scene.ok("getWorkspace", operatorKey, { workspaceId });
+    expect(await scene.ok("updateWorkspace", operatorKey, { workspaceId })).toEqual(before);
+    expect(await scene.ok("updateWorkspace", operatorKey, { workspaceId, name: before.name })).toEqual(before);
+    const events = await scene.ok("listAuditEvents", operatorKey, { workspaceId, resourceId: workspaceId });
+    expect(events.map(({ type }) => type)).toEqual(["workspace.create"]);
+  });
+
+  for (const operation of [
+    "getWorkspace",
+    "disableWorkspace",
+    "enableWorkspace",
+    "updateWorkspace",
+    "deleteWorkspace",
+  ] as const) {
     everyProtocol(
       `${operation} of a workspace that does not exist is refused with workspace_not_found`,
       async (scene) => {

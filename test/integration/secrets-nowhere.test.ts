@@ -66,7 +66,14 @@ async function newThings(): Promise<TourThings> {
   const { apiId } = await succeed<{ apiId: string }>(app.httpUrl, "apis.createApi", home.key, { name: "tour" });
   const imported = mintSecret("imported").plaintext;
   secrets.add(imported);
-  return { ...(await newKey()), apiId, imported };
+  const spare = await succeed<{ workspaceId: string; key: string }>(
+    app.httpUrl,
+    "workspaces.createWorkspace",
+    operatorKey,
+    { name: "spare" },
+  );
+  secrets.add(spare.key);
+  return { ...(await newKey()), apiId, imported, spareWorkspaceId: spare.workspaceId };
 }
 
 /** Records a response; if it contains a new secret, only the secret. */

@@ -1,12 +1,15 @@
 import type { PendingQuery, Row, Sql } from "postgres";
 
+/** A deleted workspace loses the texts of its rows and events in the background, without events of their own. */
+const isLive = "workspace_id in (select workspace_id from workspaces where deleted_at is null)";
+
 /**
  * Events, each with the previous event of the same resource. Credits are spent without an event, so their events form no chain.
  */
 const chain = `
   select *, lag(after) over by_resource as previous_after, lag(type) over by_resource as type_before,
     row_number() over (partition by resource_id order by position desc) = 1 as is_last
-  from audit_events where type <> 'key.updateCredits' window by_resource as (partition by resource_id order by position)`;
+  from audit_events where type <> 'key.updateCredits' and ${isLive} window by_resource as (partition by resource_id order by position)`;
 
 /** Invariants of a database: the rule, and a query for its violations. */
 export type Rules = Readonly<Record<string, (sql: Sql) => PendingQuery<Row[]>>>;
@@ -23,7 +26,7 @@ const wholes = [
   "(identity|role|override).(create|update|delete)",
   "(api|permission).(create|delete)",
   "workspace.create key.create",
-  "workspace.(disable|enable)",
+  "workspace.(disable|enable|update|delete)",
 ].map((whole) => `^${whole.replaceAll(".", "[.]")}$`);
 
 /**
@@ -39,7 +42,7 @@ const rules: Rules = {
     where (select count(*) from audit_events where resource_id = id and type like '%.create') <> 1`,
   "every create event has its row or a delete event": (sql) => sql`
     select resource_id from audit_events as made
-    where type like '%.create'
+    where type like '%.create' and ${sql.unsafe(isLive)}
       and not exists (select from keys where key_id = resource_id)
       and not exists (select from workspaces where workspace_id = resource_id)
       and not exists (select from identities where identity_id = resource_id)
@@ -53,19 +56,19 @@ const rules: Rules = {
     select resource_id from (${sql.unsafe(chain)}) as events where type_before is null and type not like '%.create'`,
   "exactly the deleted rows have a delete event": (sql) => sql`
     select key_id from keys
-    where (deleted_at is not null) <> exists (
+    where ${sql.unsafe(isLive)} and (deleted_at is not null) <> exists (
       select from audit_events where resource_id = key_id and type = 'key.delete')
     union all
     select identity_id from identities
-    where (deleted_at is not null) <> exists (
+    where ${sql.unsafe(isLive)} and (deleted_at is not null) <> exists (
       select from audit_events where resource_id = identity_id and type = 'identity.delete')
     union all
     select api_id from apis
-    where (deleted_at is not null) <> exists (
+    where ${sql.unsafe(isLive)} and (deleted_at is not null) <> exists (
       select from audit_events where resource_id = api_id and type = 'api.delete')
     union all
     select role_id from roles
-    where (deleted_at is not null) <> exists (
+    where ${sql.unsafe(isLive)} and (deleted_at is not null) <> exists (
       select from audit_events where resource_id = role_id and type = 'role.delete')`,
   // A key loses its identity without its own event when the identity is deleted.
   "the last event of a row equals the row": (sql) => sql`
@@ -125,7 +128,7 @@ const rules: Rules = {
   "a rerolled key expires, and its successor has the same settings": (sql) => sql`
     select replaced.event_id, replaced.before, replaced.after, made.after as successor
     from audit_events as replaced join audit_events as made using (request_id)
-    where replaced.type = 'key.reroll' and made.type = 'key.create' and (
+    where replaced.type = 'key.reroll' and made.type = 'key.create' and replaced.${sql.unsafe(isLive)} and (
       made.after::jsonb - '{start,expires,migrationId}'::text[]
         is distinct from replaced.before::jsonb - '{start,expires,migrationId}'::text[]
       or made.after ->> 'expires' is distinct from (
@@ -150,7 +153,7 @@ const rules: Rules = {
       union all select workspace_id, 0, 0, sum(audit_event_bytes(before, after)) from audit_events group by 1
       union all select workspace_id, -keys, -identities, -bytes from usage)
     select workspace_id, sum(keys)::int as keys, sum(identities)::int as identities, sum(bytes)::int as bytes
-    from stored group by 1 having sum(keys) <> 0 or sum(identities) <> 0 or sum(bytes) <> 0`,
+    from stored where ${sql.unsafe(isLive)} group by 1 having sum(keys) <> 0 or sum(identities) <> 0 or sum(bytes) <> 0`,
   "exactly the keys that need credits have some": (sql) => sql`
     select keys.key_id from keys left join key_credits using (key_id)
     where has_credits <> (key_credits.key_id is not null)`,

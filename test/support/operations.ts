@@ -424,6 +424,19 @@ export const operations = {
     wellFormed: { workspaceId: noWorkspace },
     malformed: { workspaceId: "" },
   },
+  updateWorkspace: {
+    rpc: WorkspacesService.method.updateWorkspace,
+    routes: [["POST", "/v2/workspaces.updateWorkspace"]],
+    data: "workspace",
+    wellFormed: { workspaceId: noWorkspace, name: "Acme Ltd" },
+    malformed: { workspaceId: noWorkspace, name: "" },
+  },
+  deleteWorkspace: {
+    rpc: WorkspacesService.method.deleteWorkspace,
+    routes: [["POST", "/v2/workspaces.deleteWorkspace"]],
+    wellFormed: { workspaceId: noWorkspace },
+    malformed: { workspaceId: "" },
+  },
   listAuditEvents: {
     rpc: WorkspacesService.method.listAuditEvents,
     routes: [["POST", "/v2/workspaces.listAuditEvents"]],

@@ -203,5 +203,7 @@ export interface ResponseData extends Record<OperationName, unknown> {
   listWorkspaces: WorkspaceResponse[];
   disableWorkspace: WorkspaceResponse;
   enableWorkspace: WorkspaceResponse;
+  updateWorkspace: WorkspaceResponse;
+  deleteWorkspace: Record<string, never>;
   listAuditEvents: EventResponse[];
 }

@@ -127,12 +127,14 @@ export interface TourThings {
   readonly apiId: string;
   /** A secret to import. */
   readonly imported: string;
+  /** A workspace to delete. */
+  readonly spareWorkspaceId: string;
 }
 
 /** A request of every RPC, in an order in which each succeeds. */
 export function requestsFor(
   workspaceId: string,
-  { keyId, key, apiId, imported }: TourThings,
+  { keyId, key, apiId, imported, spareWorkspaceId }: TourThings,
 ): [string, Record<string, unknown>][] {
   const perMinute = { limit: 100, duration: 60_000 };
   const override = { namespace: "email.send", identifier: "user" };
@@ -141,7 +143,10 @@ export function requestsFor(
     ["workspaces.createWorkspace", { name: "another" }],
     ["workspaces.createRootKey", { workspaceId }],
     ["workspaces.disableWorkspace", { workspaceId, reason: "OWNER_REQUEST" }],
+    ["workspaces.updateWorkspace", { workspaceId, name: "renamed" }],
     ["workspaces.enableWorkspace", { workspaceId }],
+    ["workspaces.disableWorkspace", { workspaceId: spareWorkspaceId, reason: "ACCOUNT_CLOSURE" }],
+    ["workspaces.deleteWorkspace", { workspaceId: spareWorkspaceId }],
     ["workspaces.getWorkspace", { workspaceId }],
     ["workspaces.listWorkspaces", {}],
     ["identities.createIdentity", { externalId: "user" }],

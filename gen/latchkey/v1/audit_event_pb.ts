@@ -75,7 +75,7 @@ export type AuditEvent = Message<"latchkey.v1.AuditEvent"> & {
 
   /**
    * The resource before the change, without secrets. Not set if the change created
-   * it.
+   * it. After the deletion of the workspace, without names and other texts.
    *
    * @generated from field: optional google.protobuf.Struct before = 8;
    */
@@ -83,7 +83,7 @@ export type AuditEvent = Message<"latchkey.v1.AuditEvent"> & {
 
   /**
    * The resource after the change, without secrets. Not set if the change deleted
-   * it.
+   * it. After the deletion of the workspace, without names and other texts.
    *
    * @generated from field: optional google.protobuf.Struct after = 9;
    */

@@ -23,7 +23,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/workspaces_service.proto.
  */
 export const file_latchkey_v1_workspaces_service: GenFile = /*@__PURE__*/
-  fileDesc("CiRsYXRjaGtleS92MS93b3Jrc3BhY2VzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIjIKFkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARj/ASJMChdDcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEgsKA2tleRgDIAEoCSKaAgoUQ3JlYXRlUm9vdEtleVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BEh0KBG5hbWUYAiABKAlCCrpIB3IFEAEY/wFIAIgBARK3AQoGc2NvcGVzGAMgAygJQqYBukiiAZIBngEQZBgBIpcBugGPAQoKc2NvcGUuZm9ybRI8bXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBrZXlzLnJlYWQsIGtleXMuKiBvciAqGkN0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfLV0rKFsuXVtBLVphLXowLTlfLV0rKSooWy5dWypdKT8pJCcpcgIYZEIHCgVfbmFtZSI0ChVDcmVhdGVSb290S2V5UmVzcG9uc2USDgoGa2V5X2lkGAEgASgJEgsKA2tleRgCIAEoCSI3ChNHZXRXb3Jrc3BhY2VSZXF1ZXN0EiAKDHdvcmtzcGFjZV9pZBgBIAEoCUIKukgHcgUQARj/ASJBChRHZXRXb3Jrc3BhY2VSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5sYXRjaGtleS52MS5Xb3Jrc3BhY2UiagoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IicQoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIqCgp3b3Jrc3BhY2VzGAEgAygLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlEisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uIp0BChdEaXNhYmxlV29ya3NwYWNlUmVxdWVzdBIgCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wESOAoGcmVhc29uGAIgASgOMhsubGF0Y2hrZXkudjEuRGlzYWJsZWRSZWFzb25CC7pICMgBAYIBAhABEh0KBG5vdGUYAyABKAlCCrpIB3IFEAEY6AdIAIgBAUIHCgVfbm90ZSJFChhEaXNhYmxlV29ya3NwYWNlUmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlIjoKFkVuYWJsZVdvcmtzcGFjZVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BIkQKF0VuYWJsZVdvcmtzcGFjZVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLmxhdGNoa2V5LnYxLldvcmtzcGFjZSL1AgoWTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBIlCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wFIAIgBARIdCgR0eXBlGAIgASgJQgq6SAdyBRABGP8BSAGIAQESJAoLcmVzb3VyY2VfaWQYAyABKAlCCrpIB3IFEAEY/wFIAogBARIuCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBARIuCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIBIgBARIdCgVsaW1pdBgGIAEoBUIJukgGGgQYZCgBSAWIAQESHQoGY3Vyc29yGAcgASgJQgi6SAVyAxj/AUgGiAEBQg8KDV93b3Jrc3BhY2VfaWRCBwoFX3R5cGVCDgoMX3Jlc291cmNlX2lkQggKBl9zaW5jZUIICgZfdW50aWxCCAoGX2xpbWl0QgkKB19jdXJzb3IibwoXTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2USJwoGZXZlbnRzGAEgAygLMhcubGF0Y2hrZXkudjEuQXVkaXRFdmVudBIrCgpwYWdpbmF0aW9uGAIgASgLMhcubGF0Y2hrZXkudjEuUGFnaW5hdGlvbjLRCAoRV29ya3NwYWNlc1NlcnZpY2USkQEKD0NyZWF0ZVdvcmtzcGFjZRIjLmxhdGNoa2V5LnYxLkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QaJC5sYXRjaGtleS52MS5DcmVhdGVXb3Jrc3BhY2VSZXNwb25zZSIz8qQZAhABgKUZAYLT5JMCIzoBKiIeL3YyL3dvcmtzcGFjZXMuY3JlYXRlV29ya3NwYWNlEo4BCg1DcmVhdGVSb290S2V5EiEubGF0Y2hrZXkudjEuQ3JlYXRlUm9vdEtleVJlcXVlc3QaIi5sYXRjaGtleS52MS5DcmVhdGVSb290S2V5UmVzcG9uc2UiNvKkGQIQAfqkGQEJgKUZAYLT5JMCIToBKiIcL3YyL3dvcmtzcGFjZXMuY3JlYXRlUm9vdEtleRKRAQoMR2V0V29ya3NwYWNlEiAubGF0Y2hrZXkudjEuR2V0V29ya3NwYWNlUmVxdWVzdBohLmxhdGNoa2V5LnYxLkdldFdvcmtzcGFjZVJlc3BvbnNlIjzypBkCEAH6pBkBCYLT5JMCKzoBKmIJd29ya3NwYWNlIhsvdjIvd29ya3NwYWNlcy5nZXRXb3Jrc3BhY2USlQEKDkxpc3RXb3Jrc3BhY2VzEiIubGF0Y2hrZXkudjEuTGlzdFdvcmtzcGFjZXNSZXF1ZXN0GiMubGF0Y2hrZXkudjEuTGlzdFdvcmtzcGFjZXNSZXNwb25zZSI68qQZAhABgtPkkwIuOgEqYgp3b3Jrc3BhY2VzIh0vdjIvd29ya3NwYWNlcy5saXN0V29ya3NwYWNlcxKhAQoQRGlzYWJsZVdvcmtzcGFjZRIkLmxhdGNoa2V5LnYxLkRpc2FibGVXb3Jrc3BhY2VSZXF1ZXN0GiUubGF0Y2hrZXkudjEuRGlzYWJsZVdvcmtzcGFjZVJlc3BvbnNlIkDypBkCEAH6pBkBCYLT5JMCLzoBKmIJd29ya3NwYWNlIh8vdjIvd29ya3NwYWNlcy5kaXNhYmxlV29ya3NwYWNlEp0BCg9FbmFibGVXb3Jrc3BhY2USIy5sYXRjaGtleS52MS5FbmFibGVXb3Jrc3BhY2VSZXF1ZXN0GiQubGF0Y2hrZXkudjEuRW5hYmxlV29ya3NwYWNlUmVzcG9uc2UiP/KkGQIQAfqkGQEJgtPkkwIuOgEqYgl3b3Jrc3BhY2UiHi92Mi93b3Jrc3BhY2VzLmVuYWJsZVdvcmtzcGFjZRKmAQoPTGlzdEF1ZGl0RXZlbnRzEiMubGF0Y2hrZXkudjEuTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBokLmxhdGNoa2V5LnYxLkxpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlIkjypBkOCgphdWRpdC5yZWFkEAH6pBkBCYLT5JMCKzoBKmIGZXZlbnRzIh4vdjIvd29ya3NwYWNlcy5saXN0QXVkaXRFdmVudHNCSgoPZGV2LmxhdGNoa2V5LnYxUAFaJ2xhdGNoa2V5LmRldi9nZW4vbGF0Y2hrZXkvdjE7bGF0Y2hrZXl2MaoCC0xhdGNoa2V5LlYxYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_audit_event, file_latchkey_v1_errors, file_latchkey_v1_idempotency, file_latchkey_v1_pagination, file_latchkey_v1_workspace]);
+  fileDesc("CiRsYXRjaGtleS92MS93b3Jrc3BhY2VzX3NlcnZpY2UucHJvdG8SC2xhdGNoa2V5LnYxIjIKFkNyZWF0ZVdvcmtzcGFjZVJlcXVlc3QSGAoEbmFtZRgBIAEoCUIKukgHcgUQARj/ASJMChdDcmVhdGVXb3Jrc3BhY2VSZXNwb25zZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEgsKA2tleRgDIAEoCSKaAgoUQ3JlYXRlUm9vdEtleVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BEh0KBG5hbWUYAiABKAlCCrpIB3IFEAEY/wFIAIgBARK3AQoGc2NvcGVzGAMgAygJQqYBukiiAZIBngEQZBgBIpcBugGPAQoKc2NvcGUuZm9ybRI8bXVzdCBiZSBuYW1lcyBqb2luZWQgYnkgZG90cywgc3VjaCBhcyBrZXlzLnJlYWQsIGtleXMuKiBvciAqGkN0aGlzLm1hdGNoZXMoJ14oWypdfFtBLVphLXowLTlfLV0rKFsuXVtBLVphLXowLTlfLV0rKSooWy5dWypdKT8pJCcpcgIYZEIHCgVfbmFtZSI0ChVDcmVhdGVSb290S2V5UmVzcG9uc2USDgoGa2V5X2lkGAEgASgJEgsKA2tleRgCIAEoCSI3ChNHZXRXb3Jrc3BhY2VSZXF1ZXN0EiAKDHdvcmtzcGFjZV9pZBgBIAEoCUIKukgHcgUQARj/ASJBChRHZXRXb3Jrc3BhY2VSZXNwb25zZRIpCgl3b3Jrc3BhY2UYASABKAsyFi5sYXRjaGtleS52MS5Xb3Jrc3BhY2UiagoVTGlzdFdvcmtzcGFjZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgFQgm6SAYaBBhkKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGP8BSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IicQoWTGlzdFdvcmtzcGFjZXNSZXNwb25zZRIqCgp3b3Jrc3BhY2VzGAEgAygLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlEisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uIp0BChdEaXNhYmxlV29ya3NwYWNlUmVxdWVzdBIgCgx3b3Jrc3BhY2VfaWQYASABKAlCCrpIB3IFEAEY/wESOAoGcmVhc29uGAIgASgOMhsubGF0Y2hrZXkudjEuRGlzYWJsZWRSZWFzb25CC7pICMgBAYIBAhABEh0KBG5vdGUYAyABKAlCCrpIB3IFEAEY6AdIAIgBAUIHCgVfbm90ZSJFChhEaXNhYmxlV29ya3NwYWNlUmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlIjoKFkVuYWJsZVdvcmtzcGFjZVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BIkQKF0VuYWJsZVdvcmtzcGFjZVJlc3BvbnNlEikKCXdvcmtzcGFjZRgBIAEoCzIWLmxhdGNoa2V5LnYxLldvcmtzcGFjZSJiChZVcGRhdGVXb3Jrc3BhY2VSZXF1ZXN0EiAKDHdvcmtzcGFjZV9pZBgBIAEoCUIKukgHcgUQARj/ARIdCgRuYW1lGAIgASgJQgq6SAdyBRABGP8BSACIAQFCBwoFX25hbWUiRAoXVXBkYXRlV29ya3NwYWNlUmVzcG9uc2USKQoJd29ya3NwYWNlGAEgASgLMhYubGF0Y2hrZXkudjEuV29ya3NwYWNlIjoKFkRlbGV0ZVdvcmtzcGFjZVJlcXVlc3QSIAoMd29ya3NwYWNlX2lkGAEgASgJQgq6SAdyBRABGP8BIhkKF0RlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlIvUCChZMaXN0QXVkaXRFdmVudHNSZXF1ZXN0EiUKDHdvcmtzcGFjZV9pZBgBIAEoCUIKukgHcgUQARj/AUgAiAEBEh0KBHR5cGUYAiABKAlCCrpIB3IFEAEY/wFIAYgBARIkCgtyZXNvdXJjZV9pZBgDIAEoCUIKukgHcgUQARj/AUgCiAEBEi4KBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgDiAEBEi4KBXVudGlsGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgEiAEBEh0KBWxpbWl0GAYgASgFQgm6SAYaBBhkKAFIBYgBARIdCgZjdXJzb3IYByABKAlCCLpIBXIDGP8BSAaIAQFCDwoNX3dvcmtzcGFjZV9pZEIHCgVfdHlwZUIOCgxfcmVzb3VyY2VfaWRCCAoGX3NpbmNlQggKBl91bnRpbEIICgZfbGltaXRCCQoHX2N1cnNvciJvChdMaXN0QXVkaXRFdmVudHNSZXNwb25zZRInCgZldmVudHMYASADKAsyFy5sYXRjaGtleS52MS5BdWRpdEV2ZW50EisKCnBhZ2luYXRpb24YAiABKAsyFy5sYXRjaGtleS52MS5QYWdpbmF0aW9uMocLChFXb3Jrc3BhY2VzU2VydmljZRKRAQoPQ3JlYXRlV29ya3NwYWNlEiMubGF0Y2hrZXkudjEuQ3JlYXRlV29ya3NwYWNlUmVxdWVzdBokLmxhdGNoa2V5LnYxLkNyZWF0ZVdvcmtzcGFjZVJlc3BvbnNlIjPypBkCEAGApRkBgtPkkwIjOgEqIh4vdjIvd29ya3NwYWNlcy5jcmVhdGVXb3Jrc3BhY2USjgEKDUNyZWF0ZVJvb3RLZXkSIS5sYXRjaGtleS52MS5DcmVhdGVSb290S2V5UmVxdWVzdBoiLmxhdGNoa2V5LnYxLkNyZWF0ZVJvb3RLZXlSZXNwb25zZSI28qQZAhAB+qQZAQmApRkBgtPkkwIhOgEqIhwvdjIvd29ya3NwYWNlcy5jcmVhdGVSb290S2V5EpEBCgxHZXRXb3Jrc3BhY2USIC5sYXRjaGtleS52MS5HZXRXb3Jrc3BhY2VSZXF1ZXN0GiEubGF0Y2hrZXkudjEuR2V0V29ya3NwYWNlUmVzcG9uc2UiPPKkGQIQAfqkGQEJgtPkkwIrOgEqYgl3b3Jrc3BhY2UiGy92Mi93b3Jrc3BhY2VzLmdldFdvcmtzcGFjZRKVAQoOTGlzdFdvcmtzcGFjZXMSIi5sYXRjaGtleS52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaIy5sYXRjaGtleS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlIjrypBkCEAGC0+STAi46ASpiCndvcmtzcGFjZXMiHS92Mi93b3Jrc3BhY2VzLmxpc3RXb3Jrc3BhY2VzEqEBChBEaXNhYmxlV29ya3NwYWNlEiQubGF0Y2hrZXkudjEuRGlzYWJsZVdvcmtzcGFjZVJlcXVlc3QaJS5sYXRjaGtleS52MS5EaXNhYmxlV29ya3NwYWNlUmVzcG9uc2UiQPKkGQIQAfqkGQEJgtPkkwIvOgEqYgl3b3Jrc3BhY2UiHy92Mi93b3Jrc3BhY2VzLmRpc2FibGVXb3Jrc3BhY2USnQEKD0VuYWJsZVdvcmtzcGFjZRIjLmxhdGNoa2V5LnYxLkVuYWJsZVdvcmtzcGFjZVJlcXVlc3QaJC5sYXRjaGtleS52MS5FbmFibGVXb3Jrc3BhY2VSZXNwb25zZSI/8qQZAhAB+qQZAQmC0+STAi46ASpiCXdvcmtzcGFjZSIeL3YyL3dvcmtzcGFjZXMuZW5hYmxlV29ya3NwYWNlEp0BCg9VcGRhdGVXb3Jrc3BhY2USIy5sYXRjaGtleS52MS5VcGRhdGVXb3Jrc3BhY2VSZXF1ZXN0GiQubGF0Y2hrZXkudjEuVXBkYXRlV29ya3NwYWNlUmVzcG9uc2UiP/KkGQIQAfqkGQEJgtPkkwIuOgEqYgl3b3Jrc3BhY2UiHi92Mi93b3Jrc3BhY2VzLnVwZGF0ZVdvcmtzcGFjZRKTAQoPRGVsZXRlV29ya3NwYWNlEiMubGF0Y2hrZXkudjEuRGVsZXRlV29ya3NwYWNlUmVxdWVzdBokLmxhdGNoa2V5LnYxLkRlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlIjXypBkCEAH6pBkCCR6C0+STAiM6ASoiHi92Mi93b3Jrc3BhY2VzLmRlbGV0ZVdvcmtzcGFjZRKmAQoPTGlzdEF1ZGl0RXZlbnRzEiMubGF0Y2hrZXkudjEuTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBokLmxhdGNoa2V5LnYxLkxpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlIkjypBkOCgphdWRpdC5yZWFkEAH6pBkBCYLT5JMCKzoBKmIGZXZlbnRzIh4vdjIvd29ya3NwYWNlcy5saXN0QXVkaXRFdmVudHNiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_audit_event, file_latchkey_v1_errors, file_latchkey_v1_idempotency, file_latchkey_v1_pagination, file_latchkey_v1_workspace]);
 
 /**
  * The workspace to create.
@@ -342,6 +342,91 @@ export const EnableWorkspaceResponseSchema: GenMessage<EnableWorkspaceResponse> 
   messageDesc(file_latchkey_v1_workspaces_service, 11);
 
 /**
+ * The workspace to change, and its new name.
+ *
+ * @generated from message latchkey.v1.UpdateWorkspaceRequest
+ */
+export type UpdateWorkspaceRequest = Message<"latchkey.v1.UpdateWorkspaceRequest"> & {
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string workspace_id = 1;
+   */
+  workspaceId: string;
+
+  /**
+   * The new display name, 1 to 255 characters. Default: the present name.
+   *
+   * @generated from field: optional string name = 2;
+   */
+  name?: string | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.UpdateWorkspaceRequest.
+ * Use `create(UpdateWorkspaceRequestSchema)` to create a new message.
+ */
+export const UpdateWorkspaceRequestSchema: GenMessage<UpdateWorkspaceRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_workspaces_service, 12);
+
+/**
+ * The workspace after the change.
+ *
+ * @generated from message latchkey.v1.UpdateWorkspaceResponse
+ */
+export type UpdateWorkspaceResponse = Message<"latchkey.v1.UpdateWorkspaceResponse"> & {
+  /**
+   * The workspace.
+   *
+   * @generated from field: latchkey.v1.Workspace workspace = 1;
+   */
+  workspace?: Workspace | undefined;
+};
+
+/**
+ * Describes the message latchkey.v1.UpdateWorkspaceResponse.
+ * Use `create(UpdateWorkspaceResponseSchema)` to create a new message.
+ */
+export const UpdateWorkspaceResponseSchema: GenMessage<UpdateWorkspaceResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_workspaces_service, 13);
+
+/**
+ * The workspace to delete.
+ *
+ * @generated from message latchkey.v1.DeleteWorkspaceRequest
+ */
+export type DeleteWorkspaceRequest = Message<"latchkey.v1.DeleteWorkspaceRequest"> & {
+  /**
+   * Its identifier.
+   *
+   * @generated from field: string workspace_id = 1;
+   */
+  workspaceId: string;
+};
+
+/**
+ * Describes the message latchkey.v1.DeleteWorkspaceRequest.
+ * Use `create(DeleteWorkspaceRequestSchema)` to create a new message.
+ */
+export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_workspaces_service, 14);
+
+/**
+ * Empty: the workspace is deleted.
+ *
+ * @generated from message latchkey.v1.DeleteWorkspaceResponse
+ */
+export type DeleteWorkspaceResponse = Message<"latchkey.v1.DeleteWorkspaceResponse"> & {
+};
+
+/**
+ * Describes the message latchkey.v1.DeleteWorkspaceResponse.
+ * Use `create(DeleteWorkspaceResponseSchema)` to create a new message.
+ */
+export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> = /*@__PURE__*/
+  messageDesc(file_latchkey_v1_workspaces_service, 15);
+
+/**
  * The audit events to list.
  *
  * @generated from message latchkey.v1.ListAuditEventsRequest
@@ -404,7 +489,7 @@ export type ListAuditEventsRequest = Message<"latchkey.v1.ListAuditEventsRequest
  * Use `create(ListAuditEventsRequestSchema)` to create a new message.
  */
 export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 12);
+  messageDesc(file_latchkey_v1_workspaces_service, 16);
 
 /**
  * A page of audit events.
@@ -432,7 +517,7 @@ export type ListAuditEventsResponse = Message<"latchkey.v1.ListAuditEventsRespon
  * Use `create(ListAuditEventsResponseSchema)` to create a new message.
  */
 export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> = /*@__PURE__*/
-  messageDesc(file_latchkey_v1_workspaces_service, 13);
+  messageDesc(file_latchkey_v1_workspaces_service, 17);
 
 /**
  * The workspaces, for the operator of the service.
@@ -507,6 +592,33 @@ export const WorkspacesService: GenService<{
     methodKind: "unary";
     input: typeof EnableWorkspaceRequestSchema;
     output: typeof EnableWorkspaceResponseSchema;
+  },
+  /**
+   * Changes the name of a workspace, and returns the workspace. Fields that are not set
+   * stay as they are. Also works for a disabled workspace.
+   *
+   * @generated from rpc latchkey.v1.WorkspacesService.UpdateWorkspace
+   */
+  updateWorkspace: {
+    methodKind: "unary";
+    input: typeof UpdateWorkspaceRequestSchema;
+    output: typeof UpdateWorkspaceResponseSchema;
+  },
+  /**
+   * Deletes a disabled workspace permanently, with everything in it. When this
+   * returns, no replica and no verifier accepts a key of the workspace, and it cannot
+   * be enabled again; therefore the call takes 1.2 times the lease time, by default
+   * 0.3 seconds. Names, `meta` and all other texts are erased in the background,
+   * also in the audit events, which stay. Deleting a deleted workspace again succeeds
+   * and changes nothing. Fails with `workspace_enabled` unless the workspace is
+   * disabled.
+   *
+   * @generated from rpc latchkey.v1.WorkspacesService.DeleteWorkspace
+   */
+  deleteWorkspace: {
+    methodKind: "unary";
+    input: typeof DeleteWorkspaceRequestSchema;
+    output: typeof DeleteWorkspaceResponseSchema;
   },
   /**
    * Lists the audit events, newest first, in pages. The operator sees all events; a

@@ -140,7 +140,7 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
     seeAlso: [ErrorCode.AUTHENTICATION_KEY_NOT_FOUND, ErrorCode.DATA_IDENTITY_NOT_FOUND],
   },
   [ErrorCode.DATA_WORKSPACE_NOT_FOUND]: {
-    when: "No workspace has this identifier.",
+    when: "No workspace has this identifier, or the workspace was deleted.",
     causes: [
       "The identifier is mistyped, or the request contains the name of the workspace instead.",
       "The workspace belongs to another installation.",
@@ -148,6 +148,13 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
     ],
     remedy: "Find the right identifier with workspaces.listWorkspaces.",
     seeAlso: [ErrorCode.AUTHORIZATION_INSUFFICIENT_PERMISSIONS, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
+  },
+  [ErrorCode.DATA_WORKSPACE_ENABLED]: {
+    when: "The workspace is enabled. Only a disabled workspace can be deleted.",
+    causes: ["The workspace was never disabled.", "Another operator enabled the workspace again."],
+    remedy:
+      "If the workspace is to be deleted, disable it with workspaces.disableWorkspace, then repeat the deletion. It cannot be undone.",
+    seeAlso: [ErrorCode.DATA_WORKSPACE_NOT_FOUND, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
   },
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: {
     when: "The workspace already has an identity with this externalId.",

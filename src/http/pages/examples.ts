@@ -30,6 +30,7 @@ import {
   unknownKey,
   unsupportedMediaType,
   workspaceDisabled,
+  workspaceEnabled,
   workspaceNotFound,
 } from "../../errors.js";
 import { maxMessageBytes } from "../../rpc/pipeline.js";
@@ -132,6 +133,14 @@ export const examples: Record<ApiErrorCode, Example> = {
     command: `curl $API/v2/workspaces.getWorkspace \\
   -H "Authorization: Bearer $OPERATOR" ${typeJson} \\
   -d '{"workspaceId": "ws_00000000000000000000000000"}'`,
+  },
+  [ErrorCode.DATA_WORKSPACE_ENABLED]: {
+    answer: workspaceEnabled(),
+    effect: "reproduces",
+    precondition: "`$OPERATOR` is the operator's credential, and `$WORKSPACE_ID` the id of an enabled workspace.",
+    command: `curl $API/v2/workspaces.deleteWorkspace \\
+  -H "Authorization: Bearer $OPERATOR" ${typeJson} \\
+  -d "{\\"workspaceId\\": \\"$WORKSPACE_ID\\"}"`,
   },
   [ErrorCode.DATA_IDENTITY_ALREADY_EXISTS]: {
     answer: identityAlreadyExists(),

@@ -169,6 +169,7 @@ it.each([
   ["workspaces.createWorkspace", () => operatorKey, () => ({ name: "new" })],
   ["workspaces.disableWorkspace", () => operatorKey, () => ({ workspaceId, reason: "OWNER_REQUEST" })],
   ["workspaces.enableWorkspace", () => operatorKey, () => ({ workspaceId })],
+  ["workspaces.updateWorkspace", () => operatorKey, () => ({ workspaceId, name: "renamed" })],
 ])(
   "%s is rolled back if its audit event cannot be written, and the error does not reveal the cause",
   async (operation, credential, body) => {

@@ -35,6 +35,18 @@ describe("the CLI with the operator credential", () => {
     expect((await operator.run("workspace", "get", workspaceId)).stdout).toMatch(/NAME +Tyrell/);
   });
 
+  it("renames a workspace, and deletes it only while it is disabled", async () => {
+    const { operator, workspaceId, member } = await createWorkspace("Tyrell");
+    const renamed = await operator.run("workspace", "update", workspaceId, "--name", "Wallace");
+    expect(renamed.stdout).toMatch(/NAME +Wallace/);
+    const refused = await operator.run("workspace", "delete", workspaceId);
+    expect(refused).toMatchObject({ exitCode: 5, stderr: expect.stringContaining("data/workspace_enabled") });
+    await operator.run("workspace", "disable", workspaceId, "--reason", "account-closure");
+    expect((await operator.run("workspace", "delete", workspaceId)).stdout).toBe("deleted\n");
+    expect((await operator.run("workspace", "get", workspaceId)).exitCode).toBe(4);
+    expect((await member.run("key", "list")).stderr).toContain("authentication/key_not_found");
+  });
+
   it("creates a root key for a workspace whose only key is deleted", async () => {
     const { operator, member, workspaceId } = await createWorkspace();
     const [first] = (await member.json("key", "list")).keys;

@@ -59,6 +59,18 @@ describe.each([
       }
     });
 
+    it("a workspace that is deleted, and deleted again by a client that does not know the outcome", async () => {
+      for (let round = 0; round < rounds; round++) {
+        const { workspaceId, key } = await change("createWorkspace", operatorKey, { name: "test" });
+        await replicas.expectCached(key);
+        await change("disableWorkspace", operatorKey, { workspaceId, reason: "ACCOUNT_CLOSURE" });
+        await change("deleteWorkspace", operatorKey, { workspaceId });
+        expect(await outcomes(key)).toEqual(all("authentication/key_not_found"));
+        await change("deleteWorkspace", operatorKey, { workspaceId });
+        expect(await outcomes(key)).toEqual(all("authentication/key_not_found"));
+      }
+    });
+
     it("a key that is disabled, and enabled again", () =>
       everyRound(async (key, keyId) => {
         await change("updateKey", home.key, { keyId, enabled: false });

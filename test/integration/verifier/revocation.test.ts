@@ -151,6 +151,21 @@ describe("the caller's own revocation ends the stream at once, and no key is acc
   });
 });
 
+describe("a workspace that is deleted", () => {
+  it("ends every verifier of its keys by itself, also if nobody has waited for its disabling", async () => {
+    const { app, apps, sql } = scene;
+    const { workspaceId, key } = await createWorkspace(app.httpUrl);
+    const verifier = await openTestVerifier(scene, { key });
+    await verifyLocally(verifier, key);
+    // Disabled without an acknowledgement: only the deletion waits until every replica and verifier knows.
+    await sql`
+      update workspaces set disabled_at = now(), disabled_reason = 'ACCOUNT_CLOSURE' where workspace_id = ${workspaceId}`;
+    await succeed((apps[1] ?? app).httpUrl, "workspaces.deleteWorkspace", operatorKey, { workspaceId });
+    await expect(Promise.resolve(verifier.verify(key))).rejects.toMatchObject({ code: "key_not_found" });
+    expect(verifier.stats).toMatchObject({ isGranted: false, cachedKeys: 0 });
+  });
+});
+
 it("changes of other workspaces do not reach a stream", async () => {
   const verifier = await openTestVerifier(scene);
   const { key } = await scene.createKey();

@@ -95,6 +95,12 @@ export const succeeding: Record<OperationName, MakeRequest> = {
     return { workspaceId, reason: "UNPAID_BILLING", note: "invoice 1207" };
   },
   enableWorkspace: ({ home }) => ({ workspaceId: home.workspaceId }),
+  updateWorkspace: ({ home }) => ({ workspaceId: home.workspaceId, name: "another name" }),
+  deleteWorkspace: async ({ data }) => {
+    const { workspaceId } = await data<{ workspaceId: string }>("createWorkspace", { name: "to be deleted" });
+    await data("disableWorkspace", { workspaceId, reason: "ACCOUNT_CLOSURE" });
+    return { workspaceId };
+  },
   listAuditEvents: () => ({ since: 0 }),
 };
 
@@ -174,6 +180,14 @@ export const refused: Record<OperationName, readonly MakeRequest[]> = {
   listWorkspaces: [],
   disableWorkspace: [() => ({ workspaceId: "none", reason: "OWNER_REQUEST" })],
   enableWorkspace: [() => ({ workspaceId: "none" })],
+  updateWorkspace: [() => ({ workspaceId: "none", name: "another name" })],
+  deleteWorkspace: [
+    () => ({ workspaceId: "none" }),
+    async ({ data }) => {
+      const { workspaceId } = await data<{ workspaceId: string }>("createWorkspace", { name: "enabled" });
+      return { workspaceId };
+    },
+  ],
   listAuditEvents: [() => ({ workspaceId: "another's" })],
 };
 

@@ -32,6 +32,8 @@ const expectedEvents: Readonly<Record<string, RegExp>> = {
   createWorkspace: /^workspace\.create key\.create$/,
   disableWorkspace: /^(workspace\.disable)?$/,
   enableWorkspace: /^(workspace\.enable)?$/,
+  updateWorkspace: /^(workspace\.update)?$/,
+  deleteWorkspace: /^(workspace\.delete)?$/,
 };
 const noEvents = /^$/;
 

@@ -120,6 +120,7 @@ export async function openWorker({ client, operatorKey, ledger, tally }: WorkerO
       put("externalId", request["externalId"]);
     }
     if (name === "createWorkspace") put("workspaceId", response["workspaceId"]);
+    if (name === "deleteWorkspace") drop("workspaceId", request["workspaceId"]);
     if (name === "createApi") put("apiId", response["apiId"]);
     if (name === "deleteApi") drop("apiId", request["apiId"]);
     if (name === "createRole") put("role", request["name"]);

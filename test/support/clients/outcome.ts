@@ -41,6 +41,7 @@ export const errorTable: Readonly<Record<string, { http: number; title: string; 
   "data/identity_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/key_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/workspace_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
+  "data/workspace_enabled": { http: 409, title: "Conflict", grpc: status.FAILED_PRECONDITION },
   "data/identity_already_exists": { http: 409, title: "Conflict", grpc: status.ALREADY_EXISTS },
   "data/api_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },
   "data/role_not_found": { http: 404, title: "Not Found", grpc: status.NOT_FOUND },

@@ -1,5 +1,5 @@
 import { prepare } from "../../support/clients/low-cost/request.js";
-import { pauseBetweenWrites, retryUntilAcknowledged } from "./life.js";
+import { observationMs, pauseBetweenWrites, retryUntilAcknowledged } from "./life.js";
 import type { Population } from "./population.js";
 import { type WorkspaceSubject, workspaceSubject } from "./subjects.js";
 import type { Writer } from "./writer.js";
@@ -10,7 +10,10 @@ export async function createWorkspace(writer: Writer, operatorKey: string): Prom
   return created && workspaceSubject(`${created["workspaceId"]}`, `${created["keyId"]}`, `${created["key"]}`);
 }
 
-/** Creates workspaces one after the other, and disables and enables each until an outcome is unknown. */
+/**
+ * Creates workspaces one after the other. Disables and enables each until an outcome is unknown, or until it is deleted:
+ * then its key must stay refused, whatever was in flight.
+ */
 export async function runWorkspaceLifecycles(
   writer: Writer,
   population: Population,
@@ -26,15 +29,19 @@ export async function runWorkspaceLifecycles(
     const requests = {
       disabled: prepare("disableWorkspace", operatorKey, { workspaceId, reason }, protoJson),
       enabled: prepare("enableWorkspace", operatorKey, { workspaceId }),
+      deleted: prepare("deleteWorkspace", operatorKey, { workspaceId }),
     };
     for (let state: keyof typeof requests = "enabled", settled = true; settled && writer.writing(); ) {
       await pauseBetweenWrites(writer);
-      const next: keyof typeof requests = state === "enabled" ? "disabled" : "enabled";
-      const request = requests[next];
-      const outcome = await writer.write(subject, "workspace", next, request);
+      const afterDisabling = writer.random.chance(0.2) ? "deleted" : "enabled";
+      const next: keyof typeof requests = state === "enabled" ? "disabled" : afterDisabling;
+      const register = next === "deleted" ? "existence" : "workspace";
+      const write = () => writer.write(subject, register, next, requests[next]);
+      const outcome = await write();
       if (outcome.kind === "acknowledged") state = next;
-      settled = outcome.kind !== "unknown";
-      if (!settled) await retryUntilAcknowledged(writer, () => writer.write(subject, "workspace", next, request));
+      if (outcome.kind === "unknown") await retryUntilAcknowledged(writer, write);
+      else if (state === "deleted") await writer.pause(...observationMs);
+      settled = outcome.kind !== "unknown" && state !== "deleted";
     }
     remove();
   }

@@ -16,7 +16,10 @@ export function chooseChange(present: Contents, dice: Dice): Change {
   const isRetry = dice.oneIn(8);
   switch (dice.below(15)) {
     case 0:
-      return { row: keyId, to: () => ({ keyDeleted: true }) };
+      // A workspace can be deleted only while it is disabled.
+      return dice.oneIn(2)
+        ? { row: keyId, to: () => ({ keyDeleted: true }) }
+        : { row: workspaceId, to: () => ({ workspaceEnabled: false, workspaceDeleted: true }) };
     case 1:
     case 2: {
       const ownerName = `owner ${dice.below(100)}`;

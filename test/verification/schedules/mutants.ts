@@ -25,6 +25,12 @@ const postgres = "test/verification/schedules/postgres.ts";
 
 export const mutants: readonly Mutant[] = [
   {
+    name: "the keys of a workspace that was deleted count as those of an enabled one",
+    file: keyCache,
+    text: "return state && { key, workspaceEnabled: state.enabled };\n  }\n\n  return {",
+    replacement: "return { key, workspaceEnabled: state?.enabled ?? true };\n  }\n\n  return {",
+  },
+  {
     name: "the lease time is raised before changes wait for that long",
     file: postgres,
     text: "(waitMs >= leaseMs ? { leaseMs } : undefined)",

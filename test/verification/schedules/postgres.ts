@@ -8,6 +8,8 @@ import type { Step, Time } from "./time.js";
 /** The contents of the simulated database: one workspace with one key, which belongs to an identity. */
 export interface Contents {
   readonly workspaceEnabled: boolean;
+  /** A deleted workspace stays so, and its keys do not exist any more. */
+  readonly workspaceDeleted: boolean;
   readonly keyEnabled: boolean;
   readonly keyDeleted: boolean;
   readonly keyEnded: boolean;
@@ -96,6 +98,7 @@ export function createPostgres(
   const versions: [Contents, ...Contents[]] = [
     {
       workspaceEnabled: true,
+      workspaceDeleted: false,
       keyEnabled: true,
       keyDeleted: false,
       keyEnded: false,
@@ -207,8 +210,10 @@ export function createPostgres(
       },
       async readWorkspaceState() {
         await transmit(`${client} reads the workspace`);
-        const enabled = present().workspaceEnabled;
-        const found = { enabled, hasImports: false, snapshot: writeSnapshot(snapshot()) };
+        const { workspaceEnabled: enabled, workspaceDeleted } = present();
+        const found = workspaceDeleted
+          ? undefined
+          : { enabled, hasImports: false, snapshot: writeSnapshot(snapshot()) };
         await transmit(`${client} gets the workspace`);
         return found;
       },
@@ -246,8 +251,8 @@ export function createPostgres(
 }
 
 /** The condition in the statement of every change, for a key whose scopes never change. */
-function isUsable({ workspaceEnabled, keyEnabled, keyDeleted, keyEnded }: Contents): boolean {
-  return workspaceEnabled && keyEnabled && !keyDeleted && !keyEnded;
+function isUsable({ workspaceEnabled, workspaceDeleted, keyEnabled, keyDeleted, keyEnded }: Contents): boolean {
+  return workspaceEnabled && !workspaceDeleted && keyEnabled && !keyDeleted && !keyEnded;
 }
 
 /** The key of the verifier has nothing to do with the owner and the expiry of the other key. */
@@ -266,8 +271,8 @@ function verifierRecord(contents: Contents, snapshot: string) {
 }
 
 function keyRecord(contents: Contents, snapshot: string) {
-  const { workspaceEnabled, keyEnabled, keyDeleted, keyEnded, keyExpiresAt, ownerName } = contents;
-  if (keyDeleted) return undefined;
+  const { workspaceEnabled, workspaceDeleted, keyEnabled, keyDeleted, keyEnded, keyExpiresAt, ownerName } = contents;
+  if (keyDeleted || workspaceDeleted) return undefined;
   return {
     keyId,
     workspaceId,

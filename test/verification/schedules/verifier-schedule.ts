@@ -248,8 +248,8 @@ function contrary(result: VerifyResult, moments: readonly Contents[]): string | 
   const agrees = (holds: (moment: Contents) => boolean) => moments.some(holds);
   // A verifier whose own key or workspace was revoked may not verify at all.
   if (!agrees(({ verifierEnabled }) => verifierEnabled)) return `a revoked verifier verified a key: ${outdated}`;
-  if (!agrees(({ workspaceEnabled }) => workspaceEnabled))
-    return `a key of a disabled workspace was verified: ${outdated}`;
+  if (!agrees(({ workspaceEnabled, workspaceDeleted }) => workspaceEnabled && !workspaceDeleted))
+    return `a key of a disabled or deleted workspace was verified: ${outdated}`;
   if (!agrees((moment) => isResultOf(result, moment))) return `a key was verified as ${result.code}: ${outdated}`;
   return undefined;
 }

@@ -12,7 +12,7 @@ export const outdated = "a change is missing that was acknowledged before the ca
 export function missing(found: KeyState | undefined, moments: readonly Contents[]): string | undefined {
   if (!moments.some((moment) => agreesOnKey(found, moment)))
     return `a key was read as ${found ? `${stateOf(found.key)}, of ${found.key.externalId}` : "deleted"}: ${outdated}`;
-  if (found !== undefined && !moments.some((moment) => found.workspaceEnabled === moment.workspaceEnabled))
+  if (found !== undefined && !moments.some((moment) => agreesOnWorkspace(found, moment)))
     return `a workspace was read as ${stateOf({ enabled: found.workspaceEnabled })}: ${outdated}`;
   return undefined;
 }
@@ -30,12 +30,12 @@ export function missingAtEnd(code: string, moments: readonly Contents[]): string
 /** Each of these must have held at some moment. The codes `unavailable` and `deadline_exceeded` are always allowed. */
 const requiredConditions: Readonly<Record<string, readonly ((moment: Contents) => boolean)[]>> = {
   ok: [
-    ({ workspaceEnabled }) => workspaceEnabled,
+    ({ workspaceEnabled, workspaceDeleted }) => workspaceEnabled && !workspaceDeleted,
     ({ keyEnabled, keyDeleted, keyEnded }) => keyEnabled && !keyDeleted && !keyEnded,
   ],
   "authorization/workspace_disabled": [({ workspaceEnabled }) => !workspaceEnabled],
   "authorization/key_disabled": [({ keyEnabled }) => !keyEnabled],
-  "authentication/key_not_found": [({ keyDeleted }) => keyDeleted],
+  "authentication/key_not_found": [({ keyDeleted, workspaceDeleted }) => keyDeleted || workspaceDeleted],
   "authentication/key_expired": [({ keyEnded, keyExpiresAt }) => keyEnded || keyExpiresAt !== null],
 };
 
@@ -46,7 +46,8 @@ export const expired = "a key was accepted that had expired before the call bega
 export const overdue = "a call was begun after its deadline";
 
 function agreesOnKey(found: KeyState | undefined, moment: Contents): boolean {
-  if (found === undefined || moment.keyDeleted) return found === undefined && moment.keyDeleted;
+  if (found === undefined) return moment.keyDeleted || moment.workspaceDeleted;
+  if (moment.keyDeleted) return false;
   const { enabled, ended, expiresAt, externalId } = found.key;
   return (
     enabled === moment.keyEnabled &&
@@ -54,6 +55,10 @@ function agreesOnKey(found: KeyState | undefined, moment: Contents): boolean {
     (expiresAt?.getTime() ?? null) === moment.keyExpiresAt &&
     externalId === moment.ownerName
   );
+}
+
+function agreesOnWorkspace(found: KeyState, { workspaceEnabled, workspaceDeleted }: Contents): boolean {
+  return !workspaceDeleted && found.workspaceEnabled === workspaceEnabled;
 }
 
 function stateOf({ enabled }: { enabled: boolean }): string {

@@ -18,7 +18,14 @@ create table workspaces (
   -- Whether keys were ever imported. Their secrets have no checksum, so a malformed secret may exist. Never reset.
   has_imports boolean not null default false,
   created_at timestamptz(3) not null,
+  -- A deleted workspace stays disabled. Its row stays, too, without a name: audit events refer to it. So its deletion
+  -- changes one row, however many keys it has.
+  deleted_at timestamptz(3),
+  -- Of a deleted workspace: the texts of its audit events up to this position are erased, and when all its texts were.
+  events_erased_to bigint not null default 0,
+  erased_at timestamptz(3),
   changed_xid xid8 not null default '0',
+  constraint deleted_while_disabled check (deleted_at is null or disabled_at is not null),
   constraint disabled_with_reason check ((disabled_at is null) = (disabled_reason is null)),
   constraint note_only_while_disabled check (disabled_at is not null or disabled_note is null)
 );
@@ -39,7 +46,7 @@ create table identities (
   changed_xid xid8 not null default '0'
 );
 
--- A group of keys. A deleted API stays as a row until its keys are deleted, too. So its deletion changes one row, however
+-- A group of keys. A deleted API stays as a row without a name until its keys are deleted, too. So its deletion changes one row, however
 -- many keys it has: a statement that reads a key joins only APIs that were not deleted. The keys are deleted in the
 -- background, in the order of their ids.
 create table apis (
@@ -54,8 +61,8 @@ create table apis (
   changed_xid xid8 not null default '0'
 );
 
--- A named set of permissions. A deleted role stays as a row for a while, as a deleted identity does: the keys that had it
--- are not changed.
+-- A named set of permissions. A deleted role stays as a row for a while, without its content, as a deleted identity does:
+-- the keys that had it are not changed.
 create table roles (
   role_id text collate "C" primary key,
   workspace_id text collate "C" not null references workspaces,
@@ -285,6 +292,15 @@ $$;
 create function audit_snapshot(w workspaces) returns json language sql stable as $$
   select json_build_object('name', w.name, 'enabled', w.disabled_at is null, 'disabledReason', w.disabled_reason,
     'disabledNote', w.disabled_note)
+$$;
+
+-- An audit snapshot of a deleted workspace: what this service itself assigns or counts stays. Everything else may be
+-- personal data: names, meta, externalIds, identifiers, permissions. A list of what stays, so that a field which is added
+-- to a snapshot is erased unless somebody decides otherwise.
+create function without_texts(snapshot json) returns json language sql immutable parallel safe as $$
+  select coalesce(json_object_agg(key, value), '{}') from json_each(snapshot)
+  where snapshot is not null and key in ('enabled', 'disabledReason', 'scopes', 'roles', 'apiId', 'identityId', 'expires',
+    'limit', 'duration', 'remaining', 'refill')
 $$;
 
 -- How many bytes a key or an identity counts for: its audit snapshot, and a constant for the rest of the row and its
@@ -575,7 +591,7 @@ end $$;
 -- Triggers -------------------------------------------------------------------------------------------------------------
 
 -- In triggers, so that no code path can forget it. They list all that a verification depends on or returns.
-create trigger workspaces_set_changed_xid before update of disabled_at, has_imports on workspaces
+create trigger workspaces_set_changed_xid before update of disabled_at, has_imports, deleted_at on workspaces
   for each row execute function set_changed_xid();
 create trigger identities_set_changed_xid before update on identities for each row
   when (old.external_id <> new.external_id or old.meta::text <> new.meta::text or old.updated_at <> new.updated_at
@@ -654,6 +670,8 @@ create unique index audit_events_in_order on audit_events (position);
 -- the equality of a tag: without statistics it would read the hours of one tag by this index, and so the other tags.
 create index verification_counts_tags on verification_counts (resource_id, hour) where length(tag) > 0;
 
+create index workspaces_in_order on workspaces (workspace_id) where deleted_at is null;
+
 -- An externalId can be used again once its identity is deleted.
 create unique index identities_by_external_id on identities (workspace_id, external_id) where deleted_at is null;
 
@@ -669,6 +687,11 @@ create index roles_by_permission on roles using gin (permissions_of_workspace(wo
 create unique index roles_by_name on roles (workspace_id, name) where deleted_at is null;
 create unique index permissions_by_slug on permissions (workspace_id, slug);
 create unique index overrides_by_identifier on rate_limit_overrides (workspace_id, namespace, identifier);
+
+-- Deleted workspaces with texts to erase, the oldest first, and deleted keys with a name or meta.
+create index workspaces_to_erase on workspaces (deleted_at) where deleted_at is not null and erased_at is null;
+create index keys_to_erase on keys (workspace_id, key_id)
+  where deleted_at is not null and (name is not null or meta is not null);
 
 -- Rows to remove, the oldest first.
 create index apis_with_keys on apis (deleted_at) where deleted_at is not null and keys_deleted_at is null;

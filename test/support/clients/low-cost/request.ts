@@ -18,6 +18,7 @@ const operations = {
   createWorkspace: [WorkspacesService.method.createWorkspace, "/v2/workspaces.createWorkspace"],
   disableWorkspace: [WorkspacesService.method.disableWorkspace, "/v2/workspaces.disableWorkspace"],
   enableWorkspace: [WorkspacesService.method.enableWorkspace, "/v2/workspaces.enableWorkspace"],
+  deleteWorkspace: [WorkspacesService.method.deleteWorkspace, "/v2/workspaces.deleteWorkspace"],
 } as const satisfies Record<string, readonly [DescMethodUnary, string]>;
 
 export type OperationName = keyof typeof operations;
