@@ -120,6 +120,12 @@ export interface AppOptions {
   readonly quotas: Quotas;
   /** For how many days audit events are kept. */
   readonly auditRetentionDays: number | "forever";
+  /** For how many days the rows of deleted keys, identities, roles and APIs are kept. */
+  readonly deletedRetentionDays: number | "forever";
+  /** For how many days the counts of verifications are kept. */
+  readonly usageRetentionDays: number | "forever";
+  /** For how many hours a retry with the same idempotency key gets the first response. */
+  readonly idempotencyRetentionHours: number;
   /** The interval of retention sweeps, if not the default. */
   readonly sweepIntervalMs?: number;
   /** The size of the key cache in process memory, in MiB. */
@@ -245,7 +251,7 @@ export async function openApp(options: AppOptions): Promise<App> {
         service(WorkspacesService, workspacesService),
       ],
       { ...authentication, authenticate },
-      createIdempotency(createIdempotencyStore(db), keyCache),
+      createIdempotency(createIdempotencyStore(db), keyCache, options.idempotencyRetentionHours),
       tracing,
     );
     const { delegate } = VerifierService.method;
@@ -288,6 +294,8 @@ export async function openApp(options: AppOptions): Promise<App> {
     undo.push(() => renewal.stop());
     const sweep = startSweep(createRetentionStore(db), createErasure(db), {
       auditDays: options.auditRetentionDays,
+      deletedDays: options.deletedRetentionDays,
+      usageDays: options.usageRetentionDays,
       everyMs: options.sweepIntervalMs ?? sweepIntervalMs,
       log,
     });

@@ -48,6 +48,12 @@ export interface Config {
   readonly quotas: Quotas;
   /** For how many days audit events are kept. Not Infinity: workers receive this as JSON, which cannot encode it. */
   readonly auditRetentionDays: number | "forever";
+  /** For how many days the rows of deleted keys, identities, roles and APIs are kept. */
+  readonly deletedRetentionDays: number | "forever";
+  /** For how many days the counts of verifications are kept. */
+  readonly usageRetentionDays: number | "forever";
+  /** For how many hours a retry with the same idempotency key gets the first response. */
+  readonly idempotencyRetentionHours: number;
   /** The size of the key cache in process memory, in MiB. */
   readonly cacheMb: number;
   /** The base of error type URLs. Undefined: the address that the client has used. */
@@ -120,6 +126,9 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       bytes: read("QUOTA_STORED_MB") * 1024 * 1024,
     },
     auditRetentionDays: read("AUDIT_RETENTION_DAYS"),
+    deletedRetentionDays: read("DELETED_RETENTION_DAYS"),
+    usageRetentionDays: read("USAGE_RETENTION_DAYS"),
+    idempotencyRetentionHours: read("IDEMPOTENCY_RETENTION_HOURS"),
     cacheMb: read("CACHE_MB"),
     docsBaseUrl: read("DOCS_BASE_URL"),
     logLevel: read("LOG_LEVEL"),
@@ -296,6 +305,9 @@ const requestCount = integer(1, 1_000_000_000, "number of requests", "or unset f
 
 /** A higher quota would have no effect. */
 const quota = integer(1, 1_000_000_000, "whole number");
+
+/** At most a month: each response takes space, and no client retries for longer. */
+const hours = integer(1, 720, "number of hours");
 
 /** At most a hundred years. */
 const numberOfDays = integer(1, 36_500, "number of days", "or forever");
@@ -509,6 +521,9 @@ export const settings = {
   QUOTA_IDENTITIES: withDefault("1000000", quota, "The maximum number of identities of a workspace."),
   QUOTA_STORED_MB: withDefault("10240", quota, "The maximum storage of a workspace in MiB, audit events included."),
   AUDIT_RETENTION_DAYS: withDefault("90", days, "The retention of audit events in days, or forever."),
+  DELETED_RETENTION_DAYS: withDefault("1", days, "The retention of deleted rows in days, or forever."),
+  USAGE_RETENTION_DAYS: withDefault("90", days, "The retention of the counts of verifications in days, or forever."),
+  IDEMPOTENCY_RETENTION_HOURS: withDefault("24", hours, "How long an idempotency key is remembered, in hours."),
 
   DOCS_BASE_URL: optional("the address of the request", baseUrl, "The beginning of the type URLs of errors."),
   LOG_LEVEL: withDefault("info", logLevel, `One of ${logLevels.join(", ")}.`),

@@ -34,6 +34,8 @@ export interface Call {
 export interface IdempotencyRecord {
   readonly id: Buffer;
   readonly encrypted: Buffer;
+  /** For how long it is kept. */
+  readonly keptHours: number;
 }
 
 /** Ends a call early: the work in flight for it is cancelled, and no more is begun. */

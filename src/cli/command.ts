@@ -40,7 +40,7 @@ export interface CreateFlags {
 export function createCommand(name: string, description: string): Command {
   return remoteCommand(name, description).option(
     "--idempotency-key <key>",
-    "an idempotency key of your choice; a retry with it within 24 hours returns the first response",
+    "an idempotency key of your choice; a retry with it returns the first response",
   );
 }
 

@@ -33,10 +33,12 @@ export type Idempotency = (method: DescMethodUnary, handle: Handle) => Handle;
  * Errors are not stored: a failed call has changed nothing, so a retry may run.
  *
  * @param keyCache waits until all earlier changes are durable and known to every replica
+ * @param keptHours how long responses are stored
  */
 export function createIdempotency(
   store: IdempotencyStore,
   keyCache: Pick<KeyCache, "knownTimeline" | "awaitEarlierChanges">,
+  keptHours: number,
 ): Idempotency {
   return (method, handle) => {
     async function handleIdempotently(request: Message, context: CallContext, key: string) {
@@ -47,7 +49,7 @@ export function createIdempotency(
       function createRecord(response: MessageInitShape<DescMessage>) {
         const bytes = toBinary(method.output, create(method.output, response));
         const encrypted = cipher.encrypt(id, Buffer.concat([fingerprintOf(method, request), bytes]));
-        return { id, encrypted };
+        return { id, encrypted, keptHours };
       }
 
       async function findFirstResponse(): Promise<Message | undefined> {

@@ -5,9 +5,6 @@ import { callerUnchanged } from "../revocation/authorized-key.js";
 import { type Fragment, isUniqueViolation, type Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 
-/** How long a response is stored. */
-const lifetime = "24 hours";
-
 /** A stored response. */
 export interface StoredResponse {
   readonly encryptedResponse: Buffer;
@@ -31,11 +28,11 @@ export function insertIdempotencyRecord(
   completion: Fragment = sql`null`,
 ): Fragment {
   if (record === undefined) return sql``;
-  const { id, encrypted } = record;
+  const { id, encrypted, keptHours } = record;
   return sql`,
     recorded as (
       insert into idempotency_records (id, encrypted_response, completion, expires_at)
-      select ${id}::bytea, ${encrypted}::bytea, ${completion}::json, now() + ${lifetime}::interval from ${changed})`;
+      select ${id}::bytea, ${encrypted}::bytea, ${completion}::json, now() + ${keptHours}::float8 * interval '1 hour' from ${changed})`;
 }
 
 /** Whether a change failed because its record exists: another call has made it, with the same idempotency key. */

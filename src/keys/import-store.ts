@@ -40,7 +40,7 @@ export interface Import {
 
 /** What an import depends on, as it was read before. */
 export interface ImportReferences {
-  /** Those of the hashes that exist already, in any workspace. */
+  /** Those of the hashes that exist already, in any workspace, or that were imported into this one before and deleted. */
   readonly hashes: readonly string[];
   /** Those of the roles that exist. */
   readonly roles: readonly { readonly roleId: string; readonly name: string }[];
@@ -63,9 +63,12 @@ export function createImportStore(db: Database, quotas: Quotas) {
       const [row] = await db.run(
         call,
         (sql) => sql<ImportReferences[]>`
+        with given as materialized (
+            select decode(given, 'hex') as hash from unnest(${textArrayParameter(sql, hashes)}) as given)
         select array(
-            select encode(hash, 'hex') from keys
-            where hash = any (array(select decode(given, 'hex') from unnest(${textArrayParameter(sql, hashes)}) as given)))
+            select encode(hash, 'hex') from keys where hash = any (array(select hash from given))
+            union select encode(hash, 'hex') from removed_imports
+            where workspace_id = ${workspaceId} and hash = any (array(select hash from given)))
             as hashes,
           (select coalesce(json_agg(json_build_object('roleId', role_id, 'name', name)), '[]')
             from (${selectRoles(sql, workspaceId, roles)}) as found) as roles`,

@@ -59,6 +59,7 @@ const kinds: readonly Rows[] = [
   },
   { table: "permissions", id: "permission_id", has: (sql) => sql`true` },
   { table: "rate_limit_overrides", id: "override_id", has: (sql) => sql`true` },
+  { table: "removed_imports", id: "hash", has: (sql) => sql`true` },
 ];
 
 /**
@@ -93,8 +94,8 @@ export function createErasure(db: Database) {
     const { table, id, erase } = kind;
     const { count } = await db.runInBackground((sql) => {
       const some = sql`
-        ${sql(id)} = any (array(${select(sql, workspaceId, kind, batchSize)} for update skip locked))
-        and (select mine from turn)`;
+        workspace_id = ${workspaceId} and (select mine from turn)
+        and ${sql(id)} = any (array(${select(sql, workspaceId, kind, batchSize)} for update skip locked))`;
       return erase
         ? sql`with ${takeTurn(sql)} update ${sql(table)} set ${erase(sql)} where ${some}`
         : sql`with ${takeTurn(sql)} delete from ${sql(table)} where ${some}`;

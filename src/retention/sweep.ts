@@ -5,9 +5,20 @@ import { createOutageLog } from "../observe/outage-log.js";
 import type { Erasure } from "./erasure.js";
 import type { Batch, RetentionStore } from "./store.js";
 
+/** A retention period in days. */
+type Days = number | "forever";
+
 export interface SweepOptions {
-  /** The retention period of audit events, in days. */
-  readonly auditDays: number | "forever";
+  /** The retention period of audit events. */
+  readonly auditDays: Days;
+  /**
+   * That of the rows of deleted keys, identities, roles and APIs. Their removal is safe at any age (see
+   * record_removed_rows() in SQL). But it makes caches drop the entries that they have not used since the deletion. After a
+   * day, this has no noticeable effect.
+   */
+  readonly deletedDays: Days;
+  /** That of the counts of verifications. */
+  readonly usageDays: Days;
   readonly everyMs: number;
   readonly log: Log;
 }
@@ -15,34 +26,26 @@ export interface SweepOptions {
 const dayMs = 24 * 60 * 60 * 1_000;
 
 /**
- * How long the row of a deleted key, identity, role or API stays. Its removal is safe at any age (see record_removed_rows() in
- * SQL). But it makes caches drop the entries that they have not used since the deletion. After a day, this has no
- * noticeable effect.
- */
-const tombstoneMs = dayMs;
-
-/** How long the counts of verifications stay. */
-const verificationCountsMs = 90 * dayMs;
-
-/**
  * How long the number of a process's last batch of counts stays. Only a process whose database has not answered for this
  * long, while others could use it, may count a batch twice.
  */
-const counterMs = dayMs;
+const counterDays = 1;
 
 /** The pause after each statement, relative to its duration: a sweep uses at most a fifth of a connection. */
 const pauseRatio = 4;
 
 /** Periodically erases what is in deleted workspaces, and removes rows that are past their retention period. */
-export function startSweep(store: RetentionStore, erasure: Erasure, { auditDays, everyMs, log }: SweepOptions) {
+export function startSweep(store: RetentionStore, erasure: Erasure, options: SweepOptions) {
+  const { auditDays, deletedDays, usageDays, everyMs, log } = options;
   const stopped = new AbortController();
   const outage = createOutageLog(log, "warn");
 
   /** Removes all rows older than the retention period, in batches. */
-  async function removeAll(remove: (retentionMs: number) => Promise<Batch>, retentionMs = 0): Promise<number> {
+  async function removeAll(remove: (retentionMs: number) => Promise<Batch>, days: Days = 0): Promise<number> {
+    if (days === "forever") return 0;
     for (let removed = 0; ; ) {
       const begun = performance.now();
-      const { rows, mayHaveMore } = await remove(retentionMs);
+      const { rows, mayHaveMore } = await remove(days * dayMs);
       removed += rows;
       if (!mayHaveMore || stopped.signal.aborted) return removed;
       await sleep((performance.now() - begun) * pauseRatio, undefined, { signal: stopped.signal });
@@ -54,14 +57,14 @@ export function startSweep(store: RetentionStore, erasure: Erasure, { auditDays,
       const erased = await removeAll(erasure.eraseWorkspaces);
       if (erased > 0) log.info({ erased }, "erased the texts of rows in deleted workspaces");
       const removed = {
-        auditEvents: auditDays === "forever" ? 0 : await removeAll(store.auditEvents, auditDays * dayMs),
+        auditEvents: await removeAll(store.auditEvents, auditDays),
         keysOfApis: await removeAll(store.keysOfApis),
-        keys: await removeAll(store.keys, tombstoneMs),
-        identities: await removeAll(store.identities, tombstoneMs),
-        verificationCounts: await removeAll(store.verificationCounts, verificationCountsMs),
-        verificationCounters: await removeAll(store.verificationCounters, counterMs),
-        roles: await removeAll(store.roles, tombstoneMs),
-        apis: await removeAll(store.apis, tombstoneMs),
+        keys: await removeAll(store.keys, deletedDays),
+        identities: await removeAll(store.identities, deletedDays),
+        verificationCounts: await removeAll(store.verificationCounts, usageDays),
+        verificationCounters: await removeAll(store.verificationCounters, counterDays),
+        roles: await removeAll(store.roles, deletedDays),
+        apis: await removeAll(store.apis, deletedDays),
         idempotencyRecords: await removeAll(store.idempotencyRecords),
       };
       if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows past their retention period");

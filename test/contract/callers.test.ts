@@ -122,8 +122,16 @@ async function renew(rpc: Rpc, caller: Caller): Promise<Things> {
       (await call("identities.createIdentity", cast.homeKey, { externalId: randomUUID() }))),
     ...("workspaceId" in request &&
       caller.name === "the operator" &&
-      (await call("workspaces.createWorkspace", operatorKey, { name: "another" }))),
+      (await newWorkspace(rpc.name === "WorkspacesService.DeleteWorkspace"))),
   };
+}
+
+async function newWorkspace(isDisabled: boolean): Promise<Things> {
+  const things = await succeed<Things>(app.httpUrl, "workspaces.createWorkspace", operatorKey, { name: "another" });
+  const { workspaceId } = things;
+  const disabling = { workspaceId, reason: "ACCOUNT_CLOSURE" };
+  if (isDisabled) await succeed(app.httpUrl, "workspaces.disableWorkspace", operatorKey, disabling);
+  return things;
 }
 
 async function newRole(): Promise<Things> {

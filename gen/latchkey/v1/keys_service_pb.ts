@@ -1647,7 +1647,8 @@ export const KeysService: GenService<{
    * Imports keys of another service by the SHA-256 hashes of their secrets, so that their
    * holders keep them. All are imported or none, with one exception: a hash that exists
    * already, in this or another workspace, is returned among `failed`, and its key is not
-   * changed. Imported keys have no scopes, and cannot be given any: reroll them first.
+   * changed. So is a hash that was imported into this workspace before and deleted: a
+   * repeated import does not bring a deleted key back. Imported keys have no scopes, and cannot be given any: reroll them first.
    * Their `start` is empty. When this returns, every replica verifies the keys; therefore
    * the call takes one lease time.
    *

@@ -17,7 +17,7 @@ export const file_latchkey_v1_usage: GenFile = /*@__PURE__*/
 
 /**
  * A period, in parts of one granularity. Verifications are counted by the hour, and kept
- * for 90 days.
+ * for the retention period of the installation, by default 90 days.
  *
  * @generated from message latchkey.v1.UsagePeriod
  */

@@ -227,7 +227,7 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
     seeAlso: [ErrorCode.LIMITS_RATE_LIMITED],
   },
   [ErrorCode.DATA_IDEMPOTENCY_CONFLICT]: {
-    when: "The same caller used this Idempotency-Key for another request within the last 24 hours.",
+    when: "The same caller used this Idempotency-Key for another request and the response is still stored, by default for 24 hours.",
     causes: [
       "A client uses one `Idempotency-Key` for several changes. Each change needs its own.",
       "The client built a new request for the retry, with another time or random value in it.",

@@ -21,7 +21,7 @@ import { blocksOf, errorsPath, open, visibleText } from "./pages.js";
 const run = promisify(execFile);
 const errorPaths = errorCodes.map((code) => [pathOf(code), code] as const);
 
-const { app, origin, key } = await openFileService();
+const { app, origin, workspaceId, key } = await openFileService();
 
 function typeOf({ text }: HttpResponse): string {
   return JSON.parse(text).error.type;
@@ -100,7 +100,13 @@ describe("the command on an error page", () => {
   /** Runs the command of a page in a shell, with the variables that the page describes. */
   async function runCommand(page: string, path: string): Promise<string> {
     const [command = ""] = blocksOf("command", page);
-    const env = { PATH: process.env["PATH"], KEY: credentials[path] ?? key, KEY_ID: keyId, OPERATOR: operatorKey };
+    const env = {
+      PATH: process.env["PATH"],
+      KEY: credentials[path] ?? key,
+      KEY_ID: keyId,
+      OPERATOR: operatorKey,
+      WORKSPACE_ID: workspaceId,
+    };
     return (await run("bash", ["-c", command], { env })).stdout;
   }
 

@@ -94,17 +94,17 @@ describe.sequential("with the roles of docs/operations/database-roles.md", () =>
 
   it("a server performs every operation and its background work, and PostgreSQL denies it nothing", async () => {
     const { app, lines } = await openAsServer({ sweepIntervalMs: 100, auditRetentionDays: 1 });
-    const home = await succeed<{ workspaceId: string; key: string }>(
-      app.httpUrl,
-      "workspaces.createWorkspace",
-      operatorKey,
-      { name: "acme" },
-    );
+    const newWorkspace = () =>
+      succeed<{ workspaceId: string; key: string }>(app.httpUrl, "workspaces.createWorkspace", operatorKey, {
+        name: "acme",
+      });
+    const home = await newWorkspace();
+    const { workspaceId: spareWorkspaceId } = await newWorkspace();
     const created = await succeed<{ keyId: string; key: string }>(app.httpUrl, "keys.createKey", home.key, {
       permissions: ["documents.read"],
     });
     const { apiId } = await succeed<{ apiId: string }>(app.httpUrl, "apis.createApi", home.key, { name: "tour" });
-    const things = { ...created, apiId, imported: mintSecret("imported").plaintext };
+    const things = { ...created, apiId, imported: mintSecret("imported").plaintext, spareWorkspaceId };
     const tour = openHttpTour(app);
     const visited = new Set<string>();
     for (const [operation, body] of requestsFor(home.workspaceId, things)) {

@@ -127,6 +127,14 @@ create table keys (
   changed_xid xid8 not null default '0'
 ) with (fillfactor = 85);
 
+-- The hashes of imported keys that were deleted, and whose rows were removed. An import that is repeated with an old list
+-- does not create them again. Keys that the service created need no such row: their secrets are random, and it has no list.
+create table removed_imports (
+  workspace_id text collate "C" not null references workspaces,
+  hash bytea not null,
+  primary key (workspace_id, hash)
+);
+
 -- The credits of keys. A table of its own: spending changes no row that a cached key state depends on. No column that
 -- spending changes is in an index, so with free space on the page a spend changes that page alone.
 create table key_credits (
@@ -362,6 +370,14 @@ declare
 begin
   insert into removals (workspace_id) select distinct workspace_id from removed where deleted_at is null;
   update cluster_state set forgotten_xid = last where forgotten_xid < last;
+  return null;
+end $$;
+
+create function record_removed_imports() returns trigger language plpgsql as $$
+begin
+  insert into removed_imports (workspace_id, hash)
+  select workspace_id, hash from removed where deleted_at is not null and migration_id is not null
+  on conflict do nothing;
   return null;
 end $$;
 
@@ -615,6 +631,8 @@ create trigger identities_removed after delete on identities referencing old tab
   for each statement execute function record_removed_rows();
 create trigger keys_removed after delete on keys referencing old table as removed
   for each statement execute function record_removed_rows();
+create trigger imports_removed after delete on keys referencing old table as removed
+  for each statement execute function record_removed_imports();
 create trigger apis_removed after delete on apis referencing old table as removed
   for each statement execute function record_removed_rows();
 create trigger roles_removed after delete on roles referencing old table as removed
