@@ -38,7 +38,8 @@ export type ErrorType =
   | "data/permission_not_found"
   | "data/permission_already_exists"
   | "data/permission_in_use"
-  | "data/override_not_found";
+  | "data/override_not_found"
+  | "data/workspace_enabled";
 
 /** The permissions to add. */
 export interface AddPermissionsRequest {
@@ -74,7 +75,7 @@ export interface AuditEvent {
   workspaceId: string;
   /** The type of the change, such as `key.create` or `workspace.disable`. Resources are `key`, `identity`, `api`, `role`, `permission` and `workspace`. */
   type: string;
-  /** The caller that made the change: `operator`, or the keyId of its key. `service` for the keys of a deleted API, which the service deletes by itself. */
+  /** The caller that made the change: the keyId of its key, `operator`, or `operator:` and the name of the operator's credential. `service` for the keys of a deleted API, which the service deletes by itself. */
   actor: string;
   /** The identifier of the changed resource. */
   resourceId: string;
@@ -82,9 +83,9 @@ export interface AuditEvent {
   requestId: string;
   /** When the change was made. In Unix milliseconds. */
   at: number;
-  /** The resource before the change, without secrets. Not set if the change created it. */
+  /** The resource before the change, without secrets. Not set if the change created it. After the deletion of the workspace, without names and other texts. */
   before?: JsonObject;
-  /** The resource after the change, without secrets. Not set if the change deleted it. */
+  /** The resource after the change, without secrets. Not set if the change deleted it. After the deletion of the workspace, without names and other texts. */
   after?: JsonObject;
 }
 
@@ -327,6 +328,15 @@ export interface DeleteRoleRequest {
 
 /** Nothing: the role is deleted. */
 export interface DeleteRoleResponse {}
+
+/** The workspace to delete. */
+export interface DeleteWorkspaceRequest {
+  /** Its identifier. */
+  workspaceId: string;
+}
+
+/** Empty: the workspace is deleted. */
+export interface DeleteWorkspaceResponse {}
 
 /** The workspace to disable, and the reason. */
 export interface DisableWorkspaceRequest {
@@ -912,10 +922,18 @@ export interface UpdateKeyRequest {
   enabled?: boolean | undefined;
   /** The roles of the key, at most 20, by their names or identifiers; they must exist. Can be cleared. */
   roles?: readonly string[] | null | undefined;
-  /** The key's own rate limits, at most 50. Replaces all. Can be cleared. A limit that keeps its name and duration keeps its counter. */
+  /** The key's own rate limits, at most 50. Replaces all. Can be cleared. A limit that keeps its name and duration keeps its counter while the key keeps its identity: with another identity, or none, the key's own limits count from 0. */
   ratelimits?: readonly RateLimitSettings[] | null | undefined;
   /** How often the key can be verified. Clearing `credits` or its `remaining` removes the limit; clearing its `refill` ends the refills. */
   credits?: CreditsInput | null | undefined;
+}
+
+/** The workspace to change, and its new name. */
+export interface UpdateWorkspaceRequest {
+  /** Its identifier. */
+  workspaceId: string;
+  /** The new display name, 1 to 255 characters. Default: the present name. */
+  name?: string | null | undefined;
 }
 
 /** The verifications in one part of a period, by result. They are stored in batches, every two seconds, and count for the hour in which they are stored. A crash loses those that are not stored yet. */
@@ -938,7 +956,7 @@ export interface Usage {
   expired: number;
 }
 
-/** A period, in parts of one granularity. Verifications are counted by the hour, and kept for 90 days. */
+/** A period, in parts of one granularity. Verifications are counted by the hour, and kept for the retention period of the installation, by default 90 days. */
 export interface UsagePeriod {
   /** The beginning. The part that contains it is returned as a whole. In Unix milliseconds. */
   from: number | Date;
@@ -1064,7 +1082,7 @@ export interface Operations {
      */
     deleteApi: { request: DeleteApiRequest; response: DeleteApiResponse };
     /**
-     * Lists the keys of the workspace, newest last, in pages, without their secrets. With `externalId`, `enabled` or `apiId`, a page scans the next 5,000 keys. It may contain fewer than `limit`, or none, although more follow; use `has_more` and `cursor` to continue. The same applies to every list for some minutes after an API was deleted, while its keys are removed.
+     * Lists the keys of the workspace, newest last, in pages, without their secrets. With `externalId`, `enabled` or `apiId`, a page scans the next 5,000 keys. It may contain fewer than `limit`, or none, although more follow; use `has_more` and `cursor` to continue. The same applies to every list for some minutes after an API was deleted, while its keys are removed. Fails with `api_not_found` if `apiId` names no API of the workspace.
      *
      * Needs a key with the scope `keys.read`.
      */
@@ -1122,7 +1140,7 @@ export interface Operations {
      */
     getKey: { request: GetKeyRequest; response: Key };
     /**
-     * Lists the keys of the workspace, newest last, in pages, without their secrets. With `externalId`, `enabled` or `apiId`, a page scans the next 5,000 keys. It may contain fewer than `limit`, or none, although more follow; use `has_more` and `cursor` to continue. The same applies to every list for some minutes after an API was deleted, while its keys are removed.
+     * Lists the keys of the workspace, newest last, in pages, without their secrets. With `externalId`, `enabled` or `apiId`, a page scans the next 5,000 keys. It may contain fewer than `limit`, or none, although more follow; use `has_more` and `cursor` to continue. The same applies to every list for some minutes after an API was deleted, while its keys are removed. Fails with `api_not_found` if `apiId` names no API of the workspace.
      *
      * Needs a key with the scope `keys.read`.
      */
@@ -1194,7 +1212,7 @@ export interface Operations {
      */
     setRoles: { request: SetRolesRequest; response: Role[] };
     /**
-     * Imports keys of another service by the SHA-256 hashes of their secrets, so that their holders keep them. All are imported or none, with one exception: a hash that exists already, in this or another workspace, is returned among `failed`, and its key is not changed. Imported keys have no scopes, and cannot be given any: reroll them first. Their `start` is empty. When this returns, every replica verifies the keys; therefore the call takes one lease time.
+     * Imports keys of another service by the SHA-256 hashes of their secrets, so that their holders keep them. All are imported or none, with one exception: a hash that exists already, in this or another workspace, is returned among `failed`, and its key is not changed. So is a hash that was imported into this workspace before and deleted: a repeated import does not bring a deleted key back. Imported keys have no scopes, and cannot be given any: reroll them first. Their `start` is empty. When this returns, every replica verifies the keys; therefore the call takes one lease time.
      *
      * Needs a key with the scope `keys.create`.
      */
@@ -1344,6 +1362,18 @@ export interface Operations {
      */
     enableWorkspace: { request: EnableWorkspaceRequest; response: Workspace };
     /**
+     * Changes the name of a workspace, and returns the workspace. Fields that are not set stay as they are. Also works for a disabled workspace.
+     *
+     * Needs the operator's credential.
+     */
+    updateWorkspace: { request: UpdateWorkspaceRequest; response: Workspace };
+    /**
+     * Deletes a disabled workspace permanently, with everything in it. When this returns, no replica and no verifier accepts a key of the workspace, and it cannot be enabled again; therefore the call takes 1.2 times the lease time, by default 0.3 seconds. Names, `meta` and all other texts are erased in the background, also in the audit events, which stay. Deleting a deleted workspace again succeeds and changes nothing. Fails with `workspace_enabled` unless the workspace is disabled.
+     *
+     * Needs the operator's credential.
+     */
+    deleteWorkspace: { request: DeleteWorkspaceRequest; response: DeleteWorkspaceResponse };
+    /**
      * Lists the audit events, newest first, in pages. The operator sees all events; a key sees those of its own workspace. Events are removed after the retention period of the installation. With `type`, `since` or `until`, a page scans the next 5,000 events. It may contain fewer than `limit`, or none, although more follow; use `has_more` and `cursor` to continue.
      *
      * Needs the operator's credential, or a key with the scope `audit.read`.
@@ -1417,6 +1447,8 @@ export const operations: { readonly [Group in keyof Operations]: { readonly [Nam
     listWorkspaces: "list",
     disableWorkspace: "change",
     enableWorkspace: "change",
+    updateWorkspace: "change",
+    deleteWorkspace: "change",
     listAuditEvents: "list",
   },
 };
