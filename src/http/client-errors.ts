@@ -62,11 +62,11 @@ const notHttp = () => invalidInput([{ location: "request", message: "is not vali
 /** Handles requests that Node would answer itself without the envelope, or not at all. */
 export function handleUnsupportedHttp(server: Server, docsBase: DocsBase, logCall: AccessLog): void {
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
-  // The response does not repeat the target of the tunnel.
-  server.on("connect", (request, socket) => {
+  // The response does not repeat the target of the tunnel, which is also in the Host header.
+  server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node no longer handles its errors: a disconnect would crash the process
     const error = methodNotAllowed("CONNECT", "This service", ["GET", "HEAD", "POST"]);
-    writeError(socket, error, docsBase(request), logCall);
+    writeError(socket, error, docsBase(), logCall);
   });
 }
 
