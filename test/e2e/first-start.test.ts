@@ -57,7 +57,7 @@ describe("the first start", () => {
       skipTest(ctx, "this machine has no `script` of util-linux, which runs a program on a terminal");
     }
     const sandbox = makeSandbox();
-    const node = `'${process.execPath}' '${join(project, "dist/src/main.js")}'`;
+    const node = `'${process.execPath}' '${join(project, "dist/src/main.js")}' serve`;
     const service = await start(sandbox, { command: ["script", "-qefc", node, "/dev/null"] });
     expect(service.stdout()).toContain(readSecret(sandbox.firstKeyFile));
     expect(service.stdout()).not.toContain(readSecret(sandbox.operatorKeyFile));

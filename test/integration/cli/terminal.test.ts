@@ -13,8 +13,9 @@ const name = "日本語 customer with a very long name that nobody would type tw
 const { keyId } = await commandLine(app, key).json("key", "create", "--name", name, "--scope", "keys.verify");
 
 function needsTerminal(context: TestContext): void {
-  const { status } = spawnSync("script", ["-qec", "true", "/dev/null"]);
-  if (status !== 0) skipTest(context, "script, which opens a terminal, is not installed on this machine");
+  if (!/util-linux/.test(spawnSync("script", ["--version"], { encoding: "utf8" }).stdout)) {
+    skipTest(context, "this machine has no `script` of util-linux, which runs a program on a terminal");
+  }
 }
 
 /** Runs `latchkey` in a terminal of this width, and types this text once a question is asked. */
@@ -80,6 +81,24 @@ describe("latchkey without a command, in a folder without data", () => {
     expect(output).toContain(`Create a database in ${join(cwd, ".latchkey")} and run the service? [y/N]`);
     expect(output).toMatch(/Nothing was created\. `latchkey serve` runs the service/);
     expect(existsSync(join(cwd, ".latchkey"))).toBe(false);
+  });
+
+  it("asks in a terminal, and runs the service after yes", async (context) => {
+    needsTerminal(context);
+    // The service reads its certificate before it creates anything, and fails.
+    const env = { TLS_CERT_FILE: "/nonexistent", TLS_KEY_FILE: "/nonexistent" };
+    const { output } = await inTerminal("", { cwd: emptyFolder(), env, answer: "y\n" });
+    expect(output).toContain("[y/N]");
+    expect(output).toContain("/nonexistent");
+    expect(output).not.toContain("Nothing was created");
+  });
+
+  it("latchkey serve does not ask", async (context) => {
+    needsTerminal(context);
+    const env = { TLS_CERT_FILE: "/nonexistent", TLS_KEY_FILE: "/nonexistent" };
+    const { output } = await inTerminal("serve", { cwd: emptyFolder(), env });
+    expect(output).not.toContain("[y/N]");
+    expect(output).toContain("/nonexistent");
   });
 
   it("does not ask if DATABASE_URL is set", async (context) => {
