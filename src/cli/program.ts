@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from "commander";
-import { readClientConfig, readConfig, readDatabaseUrl } from "../config.js";
+import { readClientConfig, readDatabaseUrl } from "../config.js";
 import { version } from "../observe/version.js";
 import { apiCommand } from "./api.js";
 import { auditCommand } from "./audit.js";

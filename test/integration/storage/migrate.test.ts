@@ -3,8 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createLog } from "../../../src/observe/log.js";
 import { connectPostgres, type Sql } from "../../../src/storage/postgres/connection.js";
 import { migrate } from "../../../src/storage/postgres/migrate.js";
+import { createWorkspace, post } from "../../support/clients/http-requests.js";
 import { createDatabase, openTestApp } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -156,4 +158,23 @@ describe("migrations", () => {
     const settings = await Promise.all(Array.from({ length: 10 }, () => sql`show statement_timeout`));
     expect(new Set(settings.map(([row]) => row?.["statementTimeout"]))).toEqual(new Set(["10s"]));
   });
+});
+
+it("a service on the schema of a later version serves, and logs which migrations it does not know", async () => {
+  const lines: string[] = [];
+  const log = createLog("warn", { destination: { write: (line: string) => lines.push(line) } });
+  const first = await openTestApp({ databaseUrl: database.url });
+  await first.close();
+  const sql = openPool();
+  await sql`insert into migrations (name, sha256) values ('9999_later.sql', 'of a later version')`;
+  await sql`alter table keys add column added_later text`;
+  const app = await openTestApp({ databaseUrl: database.url, log });
+  try {
+    const { key } = await createWorkspace(app.httpUrl);
+    expect(await post(app.httpUrl, "/v2/keys.createKey", key, {})).toMatchObject({ status: 200 });
+    const [line] = lines.filter((each) => each.includes("newer than this version"));
+    expect(JSON.parse(line ?? "")).toMatchObject({ level: 40, migrations: ["9999_later.sql"] });
+  } finally {
+    await app.close();
+  }
 });

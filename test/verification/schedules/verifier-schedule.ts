@@ -255,13 +255,13 @@ function contrary(result: VerifyResult, moments: readonly Contents[]): string | 
 }
 
 function isResultOf(result: VerifyResult, moment: Contents): boolean {
-  const { keyEnabled, keyDeleted, keyEnded, keyExpiresAt, ownerName } = moment;
+  const { workspaceDeleted, keyEnabled, keyDeleted, keyEnded, keyExpiresAt, ownerName } = moment;
   if (result.valid) {
     const hasSameExpiry = (result.expires?.getTime() ?? null) === keyExpiresAt;
     const hasSameOwner = result.identity?.externalId === ownerName;
     return keyEnabled && !keyDeleted && !keyEnded && hasSameExpiry && hasSameOwner;
   }
-  if (result.code === "NOT_FOUND") return keyDeleted;
+  if (result.code === "NOT_FOUND") return keyDeleted || workspaceDeleted;
   if (keyDeleted) return false;
   if (result.code === "DISABLED") return !keyEnabled;
   return result.code === "EXPIRED" && keyEnabled && (keyEnded || keyExpiresAt !== null);
