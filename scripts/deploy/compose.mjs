@@ -61,7 +61,7 @@ function publishedProblems(services) {
 function loadBalancerProblems(environment) {
   const { httpPort, grpcPort, metricsPort } = portsOf(environment);
   const text = readFileSync(loadBalancer, "utf8");
-  const expected = [`latchkey:${httpPort}`, `latchkey:${grpcPort} proto h2`, `check port ${metricsPort} `];
+  const expected = [`latchkey:${httpPort}`, `latchkey:${grpcPort} proto h2`, `http-check connect port ${metricsPort} `];
   return expected
     .filter((part) => !text.includes(part))
     .map((part) => `${loadBalancer}: "${part}" is missing, by the ports of the service`);
