@@ -42,9 +42,13 @@ function textOf(instruction) {
   return instruction?.getArgumentsContent() ?? "";
 }
 
+/** The variables of a build without arguments: an ARG without a default is empty. */
 function environmentOf(stage) {
+  const args = new Set(of(stage, "ARG").map((instruction) => `$${textOf(instruction)}`));
   const properties = of(stage, "ENV").flatMap((instruction) => instruction.getProperties());
-  return Object.fromEntries(properties.map((property) => [property.getName(), property.getValue()]));
+  return Object.fromEntries(
+    properties.map((property) => [property.getName(), args.has(property.getValue()) ? "" : property.getValue()]),
+  );
 }
 
 function imageProblems([from]) {
