@@ -139,7 +139,8 @@ export async function runVerifierSchedule(scheduler: Scheduler, seed: number, ta
     if (found !== undefined) check(found.result, began);
     else if (resolved === "not found" && !isEarlier) {
       tally.notFound += 1;
-      if (!postgres.versions.slice(began.after).some(({ keyDeleted }) => keyDeleted))
+      const moments = postgres.versions.slice(began.after);
+      if (!moments.some(({ keyDeleted, workspaceDeleted }) => keyDeleted || workspaceDeleted))
         violation ??= `a key was not found: ${outdated}`;
     }
   }
