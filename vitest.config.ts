@@ -9,6 +9,9 @@ const e2e = "test/e2e/**/*.test.ts";
 /** Immediate revocation: `npm run test:revocation`. */
 const revocation = "test/verification/**/*.test.ts";
 
+/** Overload and invalid input: `npm run test:robustness`. */
+const robustness = "test/robustness/**/*.test.ts";
+
 /** Installs both packages with npm and pnpm: `npm run test:packages`. */
 const packages = "test/packages/**/*.test.ts";
 
@@ -34,11 +37,12 @@ export default defineConfig({
         test: {
           name: "service",
           include: ["test/**/*.test.ts"],
-          exclude: [unit, e2e, revocation, packages],
+          exclude: [unit, e2e, revocation, robustness, packages],
           globalSetup,
         },
       },
       { extends: true, test: { name: "revocation", include: [revocation], globalSetup } },
+      { extends: true, test: { name: "robustness", include: [robustness], globalSetup } },
       { extends: true, test: { name: "e2e", include: [e2e], globalSetup, testTimeout: 120_000 } },
       { extends: true, test: { name: "packages", include: [packages], testTimeout: 180_000, hookTimeout: 180_000 } },
     ],

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { readConfig } from "../../src/config.js";
-import { commandLine } from "../integration/cli/command-line.js";
+import { commandLine } from "../e2e/cli/command-line.js";
 import { post } from "../support/clients/http-requests.js";
 import { openFileApp } from "../support/file-service.js";
 import { openTestApp, operatorKey } from "../support/harness.js";

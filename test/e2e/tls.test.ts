@@ -1,9 +1,9 @@
 import { describe, expect, onTestFinished, test } from "vitest";
-import { latchkey } from "../integration/cli/command-line.js";
 import { createAuthority, writeFiles } from "../support/certificate-authority.js";
 import { connectTls } from "../support/clients/tls.js";
 import { createDatabase } from "../support/harness.js";
 import { needsCurl } from "../support/skip.js";
+import { latchkey } from "./cli/command-line.js";
 import { remainingProcesses, until } from "./processes.js";
 import { expectUserError, launch, makeSandbox, paste, start, waitForExit } from "./service.js";
 
