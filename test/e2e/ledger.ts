@@ -12,7 +12,7 @@ export interface Change {
 export interface Ledger {
   /** Records acknowledged changes. */
   record(...changes: readonly Change[]): void;
-  /** Marks a resource with a change of unknown outcome: it may be the resource's last change, or have no effect. */
+  /** Marks a resource with a change of unknown outcome: it may be one of the resource's last changes, or have no effect. */
   markUncertain(resourceId: string): void;
   /** The number of acknowledged changes. */
   readonly size: number;
@@ -22,7 +22,8 @@ export interface Ledger {
 
 export function createLedger(): Ledger {
   const changes = new Map<string, Change[]>();
-  const uncertain = new Set<string>();
+  /** The number of such changes of each resource. */
+  const uncertain = new Map<string, number>();
   let size = 0;
   return {
     get size() {
@@ -36,7 +37,7 @@ export function createLedger(): Ledger {
         else changes.set(change.resourceId, [change]);
       }
     },
-    markUncertain: (resourceId) => void uncertain.add(resourceId),
+    markUncertain: (resourceId) => void uncertain.set(resourceId, (uncertain.get(resourceId) ?? 0) + 1),
     async compare(sql) {
       const logged = new Map<string, Change[]>();
       const rows = await sql<EventRow[]>`
@@ -45,7 +46,7 @@ export function createLedger(): Ledger {
       for (const { resource_id, events } of rows) logged.set(resource_id, events);
       return [...changes].flatMap(([resourceId, acknowledged]) => {
         const events = logged.get(resourceId) ?? [];
-        const maxEvents = acknowledged.length + (uncertain.has(resourceId) ? 1 : 0);
+        const maxEvents = acknowledged.length + (uncertain.get(resourceId) ?? 0);
         const allMatch = acknowledged.every((change, index) => matches(events[index], change));
         if (allMatch && events.length <= maxEvents) return [];
         return [`acknowledged: ${JSON.stringify(acknowledged)}, logged: ${JSON.stringify(events)}`];

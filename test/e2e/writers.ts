@@ -79,6 +79,7 @@ export function createWriter(
   const roles = new Set<string>();
   const permissions = new Map<string, string>();
   const overrides = new Map<string, string>();
+  const withCredits = new Set<string>();
   /** A permission and a role that a key has and can lose. */
   const permissionOf = new Map<string, string>();
   const roleOf = new Map<string, string>();
@@ -157,6 +158,14 @@ export function createWriter(
       if (!apis.has(apiId)) endKeysOf(apiId, undefined);
     }
     return [{ type: "key.create", resourceId: keyId, after }];
+  }
+
+  /** The credits of a rerolled key pass to its successor. */
+  function inheritCredits(keyId: string, data: Fields): Change[] {
+    const successor = String(data["keyId"]);
+    if (!withCredits.has(keyId)) return [];
+    withCredits.add(successor);
+    return [{ type: "key.updateCredits", resourceId: successor }];
   }
 
   /** From now on this key must be refused. It is not changed any more. */
@@ -339,7 +348,7 @@ export function createWriter(
   const addRole = (keyId: string, roleId: string) =>
     updateOf("addRoles", keyId, { roles: [roleId] }, () => roleOf.set(keyId, roleId));
   const removeRole = ([keyId, roleId]: [string, string]) =>
-    random.chance(0.5)
+    turn % 2 === 0
       ? updateOf("removeRoles", keyId, { roles: [roleId] }, () => roleOf.delete(keyId))
       : updateOf("setRoles", keyId, { roles: [] }, () => roleOf.delete(keyId));
 
@@ -366,9 +375,10 @@ export function createWriter(
         () => grant("addPermissions", permission),
         () => grant("setPermissions", permission),
         () =>
-          mutateKey("updateCredits", { operation: "set", value: remaining }, ({ keyId }) => [
-            { type: "key.updateCredits", resourceId: keyId, after: { remaining } },
-          ]),
+          mutateKey("updateCredits", { operation: "set", value: remaining }, ({ keyId }) => {
+            withCredits.add(keyId);
+            return [{ type: "key.updateCredits", resourceId: keyId, after: { remaining } }];
+          }),
         () =>
           mutateKey("updateKey", { name, ...(random.chance(0.5) && { externalId: unique("owner") }) }, ({ keyId }) => [
             { type: "key.update", resourceId: keyId, after: { name } },
@@ -386,10 +396,8 @@ export function createWriter(
         () => ({
           ...mutateKey("rerollKey", { expiration: 0 }, (key, data) => {
             revoke(key);
-            return [
-              { type: "key.reroll", resourceId: key.keyId },
-              ...recordKey(data, { enabled: true }, apiOf.get(key.keyId)),
-            ];
+            const created = recordKey(data, { enabled: true }, apiOf.get(key.keyId));
+            return [{ type: "key.reroll", resourceId: key.keyId }, ...created, ...inheritCredits(key.keyId, data)];
           }),
           ...maybeIdempotent(),
         }),
@@ -410,7 +418,10 @@ export function createWriter(
       );
     }
     if (workspaces.size > 0) mutations.push(toggleWorkspace, toggleWorkspace, createRootKey);
-    return random.pick(mutations)();
+    // The rarest of a few, because some operations are possible only after others.
+    const candidates = Array.from({ length: 4 }, () => random.pick(mutations)());
+    const countOf = ({ operation }: Mutation) => known.counts.get(operation) ?? 0;
+    return candidates.reduce((rarest, each) => (countOf(each) < countOf(rarest) ? each : rarest));
   }
 
   function acknowledge({ operation, acknowledged }: Mutation, data: Fields): void {
