@@ -11,7 +11,7 @@ const run = promisify(execFile);
 
 const pnpm = ["node", resolve("node_modules/pnpm/bin/pnpm.cjs")];
 
-/** The package managers, by the commands that a user types. */
+/** The package managers, by the commands that a user types. With npm, every package must support this version of Node. */
 export const managers = {
   npm: { install: ["npm", "install", "--engine-strict", "--no-audit", "--no-fund"], execute: ["npx", "--no-install"] },
   pnpm: { install: [...pnpm, "add", "--ignore-scripts"], execute: [...pnpm, "exec"] },
