@@ -4,12 +4,14 @@ import { Command } from "commander";
 import { type Config, readConfig, type Setting, settings } from "../config.js";
 import { UserError } from "../errors.js";
 
+const heading = "Settings (environment variables; each also with the prefix LATCHKEY_, which takes precedence):";
+
 /** `latchkey serve`. */
 export function serveCommand(environment: NodeJS.ProcessEnv): Command {
   return new Command("serve")
     .description("run the service, on an embedded database in DATA_DIR unless DATABASE_URL is set")
     .exitOverride()
-    .addHelpText("after", `\nSettings (environment variables):\n${Object.entries(settings).map(help).join("\n")}`)
+    .addHelpText("after", `\n${heading}\n${Object.entries(settings).map(help).join("\n")}`)
     .action(() => run(readConfig(environment)));
 }
 

@@ -51,9 +51,9 @@ describe("npm run check:deploy", () => {
     ["a context with all files", ".dockerignore", "*\n", "node_modules\n", "must exclude everything"],
     [
       "a package of a workspace that is not copied",
-      "package.json",
-      '"type":',
-      '"workspaces": ["client"], "type":',
+      dockerfile,
+      "COPY client/package.json client/\n",
+      "",
       "COPY client/package.json",
     ],
     ["root as the user", dockerfile, "USER 1000:1000", "USER root", "USER must be"],

@@ -106,7 +106,7 @@ export const succeeding: Record<OperationName, MakeRequest> = {
 
 /** Requests that each fail with another error that the RPC declares, called by a key if keys may call it. */
 export const refused: Record<OperationName, readonly MakeRequest[]> = {
-  listKeys: [],
+  listKeys: [() => ({ apiId: "none" })],
   createKey: [() => ({ identityId: "nobody" }), () => ({ apiId: "none" }), () => ({ roles: ["none"] })],
   getKey: [() => ({ keyId: "none" })],
   updateKey: [
