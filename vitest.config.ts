@@ -3,11 +3,11 @@ import { mutantsPlugin } from "./test/verification/schedules/mutants-plugin.js";
 
 const unit = "test/unit/**/*.test.ts";
 
-/** Starts and stops the whole service, many times: `npm run test:e2e`. */
+/** Starts and stops the whole service many times, and runs the project's commands: `npm run test:e2e`. */
 const e2e = "test/e2e/**/*.test.ts";
 
 /** Immediate revocation: `npm run test:revocation`. */
-const revocation = "test/verification/**/*.test.ts";
+const revocation = ["test/verification/**/*.test.ts", "test/integration/{revocation,verifier}/**/*.test.ts"];
 
 /** Overload and invalid input: `npm run test:robustness`. */
 const robustness = "test/robustness/**/*.test.ts";
@@ -37,11 +37,11 @@ export default defineConfig({
         test: {
           name: "service",
           include: ["test/**/*.test.ts"],
-          exclude: [unit, e2e, revocation, robustness, packages],
+          exclude: [unit, e2e, ...revocation, robustness, packages],
           globalSetup,
         },
       },
-      { extends: true, test: { name: "revocation", include: [revocation], globalSetup } },
+      { extends: true, test: { name: "revocation", include: revocation, globalSetup } },
       { extends: true, test: { name: "robustness", include: [robustness], globalSetup } },
       { extends: true, test: { name: "e2e", include: [e2e], globalSetup, testTimeout: 120_000 } },
       { extends: true, test: { name: "packages", include: [packages], testTimeout: 180_000, hookTimeout: 180_000 } },

@@ -5,18 +5,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Server, ServerCredentials, type sendUnaryData, status } from "@grpc/grpc-js";
 import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
-import { openBench } from "../../bench/bench.js";
-import { toSvg } from "../../bench/chart.js";
-import { grpcRequest, openGrpcLoad } from "../../bench/load/grpc.js";
-import { openHttpLoad, postRequest } from "../../bench/load/http.js";
-import { openOpenLoop } from "../../bench/load/open-loop.js";
-import { readOptions } from "../../bench/options.js";
-import { resultsFile, summaryFile, withResults, withSummary } from "../../bench/readme.js";
-import { exitCodeOf, type Report, toJson, toText } from "../../bench/report.js";
-import type { Line } from "../../bench/row.js";
-import { capacityOf, workers } from "../../bench/rows/workers.js";
-import { rows } from "../../bench/rows.js";
-import { pairRatios, percentile, spreadOf } from "../../bench/statistics.js";
+import { openBench } from "../../../bench/bench.js";
+import { toSvg } from "../../../bench/chart.js";
+import { grpcRequest, openGrpcLoad } from "../../../bench/load/grpc.js";
+import { openHttpLoad, postRequest } from "../../../bench/load/http.js";
+import { openOpenLoop } from "../../../bench/load/open-loop.js";
+import { readOptions } from "../../../bench/options.js";
+import { resultsFile, summaryFile, withResults, withSummary } from "../../../bench/readme.js";
+import { exitCodeOf, type Report, toJson, toText } from "../../../bench/report.js";
+import type { Line } from "../../../bench/row.js";
+import { capacityOf, workers } from "../../../bench/rows/workers.js";
+import { rows } from "../../../bench/rows.js";
+import { pairRatios, percentile, spreadOf } from "../../../bench/statistics.js";
 
 describe("the command line", () => {
   it("accepts rows by name, and runs all if none is named", () => {

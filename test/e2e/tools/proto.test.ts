@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { skipTest } from "../support/skip.js";
+import { skipTest } from "../../support/skip.js";
 
 const run = promisify(execFile);
 const buf = join(process.cwd(), "node_modules/.bin/buf");

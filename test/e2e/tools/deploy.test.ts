@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, describe, expect, it } from "vitest";
-import { skipTest } from "../support/skip.js";
+import { skipTest } from "../../support/skip.js";
 
 const run = promisify(execFile);
 const folder = mkdtempSync(join(tmpdir(), "latchkey-deploy-"));
