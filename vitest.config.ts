@@ -6,8 +6,14 @@ const unit = "test/unit/**/*.test.ts";
 /** Starts and stops the whole service many times, and runs the project's commands: `npm run test:e2e`. */
 const e2e = "test/e2e/**/*.test.ts";
 
-/** Immediate revocation: `npm run test:revocation`. */
-const revocation = ["test/verification/**/*.test.ts", "test/integration/{revocation,verifier}/**/*.test.ts"];
+/** Immediate revocation, with simulated time: `npm run test:revocation`. */
+const revocation = "test/verification/{model,schedules}/**/*.test.ts";
+
+/** Immediate revocation on real replicas, clocks and backends: the second part of `npm run test:revocation`. */
+const replicas = [
+  "test/verification/{clocks,failover,faults}/**/*.test.ts",
+  "test/integration/{revocation,verifier}/**/*.test.ts",
+];
 
 /** Overload and invalid input: `npm run test:robustness`. */
 const robustness = "test/robustness/**/*.test.ts";
@@ -37,11 +43,16 @@ export default defineConfig({
         test: {
           name: "service",
           include: ["test/**/*.test.ts"],
-          exclude: [unit, e2e, ...revocation, robustness, packages],
+          exclude: [unit, e2e, revocation, ...replicas, robustness, packages],
           globalSetup,
         },
       },
-      { extends: true, test: { name: "revocation", include: revocation, globalSetup } },
+      { extends: true, test: { name: "revocation", include: [revocation], globalSetup } },
+      {
+        extends: true,
+        // After the others, which use all cores: a round of fault injection must make enough calls to prove something.
+        test: { name: "replicas", include: replicas, globalSetup, maxWorkers: 2, sequence: { groupOrder: 1 } },
+      },
       { extends: true, test: { name: "robustness", include: [robustness], globalSetup } },
       { extends: true, test: { name: "e2e", include: [e2e], globalSetup, testTimeout: 120_000 } },
       { extends: true, test: { name: "packages", include: [packages], testTimeout: 180_000, hookTimeout: 180_000 } },
