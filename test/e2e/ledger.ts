@@ -14,6 +14,8 @@ export interface Ledger {
   record(...changes: readonly Change[]): void;
   /** Marks a resource with a change of unknown outcome: it may be one of the resource's last changes, or have no effect. */
   markUncertain(resourceId: string): void;
+  /** The texts in the events of these resources may be erased from now on. */
+  forgetTexts(...resourceIds: readonly string[]): void;
   /** The number of acknowledged changes. */
   readonly size: number;
   /** Compares the audit events of a database with the ledger; describes missing and unexpected events. */
@@ -38,6 +40,12 @@ export function createLedger(): Ledger {
       }
     },
     markUncertain: (resourceId) => void uncertain.set(resourceId, (uncertain.get(resourceId) ?? 0) + 1),
+    forgetTexts(...resourceIds) {
+      for (const id of resourceIds) {
+        const known = changes.get(id)?.map(({ type, resourceId }) => ({ type, resourceId }));
+        if (known) changes.set(id, known);
+      }
+    },
     async compare(sql) {
       const logged = new Map<string, Change[]>();
       const rows = await sql<EventRow[]>`

@@ -57,6 +57,15 @@ export const ownerRules: Rules = {
         and after ->> 'identityId' = made.resource_id)`,
 };
 
+/** A workspace that a writer has created. */
+interface WrittenWorkspace {
+  readonly key: string;
+  readonly keyId: string;
+  enabled: boolean;
+  /** Whether it may have other keys than its first one. */
+  hasRootKeys: boolean;
+}
+
 /** The share of creates with an Idempotency-Key. */
 const idempotentShare = 0.75;
 
@@ -72,7 +81,7 @@ export function createWriter(
   let turn = 0;
   const keys = new Map<string, string>();
   const identities = new Set<string>();
-  const workspaces = new Map<string, { readonly key: string; enabled: boolean }>();
+  const workspaces = new Map<string, WrittenWorkspace>();
   const apis = new Set<string>();
   /** The API of each key that has one. */
   const apiOf = new Map<string, string>();
@@ -166,6 +175,14 @@ export function createWriter(
     if (!withCredits.has(keyId)) return [];
     withCredits.add(successor);
     return [{ type: "key.updateCredits", resourceId: successor }];
+  }
+
+  /** So do its permissions and roles. To give it one of them again would change nothing. */
+  function inheritGrants(keyId: string, data: Fields): void {
+    for (const grants of [permissionOf, roleOf]) {
+      const granted = grants.get(keyId);
+      if (granted !== undefined) grants.set(String(data["keyId"]), granted);
+    }
   }
 
   /** From now on this key must be refused. It is not changed any more. */
@@ -285,7 +302,7 @@ export function createWriter(
     return {
       ...creation("createWorkspace", { name }, (data) => {
         const { workspaceId, keyId, key } = data as Record<"workspaceId" | "keyId" | "key", string>;
-        workspaces.set(workspaceId, { key, enabled: true });
+        workspaces.set(workspaceId, { key, keyId, enabled: true, hasRootKeys: false });
         known.callers.set(key, { workspaceKey: key, valid: true });
         return [
           { type: "workspace.create", resourceId: workspaceId, after: { name } },
@@ -296,8 +313,10 @@ export function createWriter(
     };
   };
   const createRootKey = (): Mutation => {
-    const [workspaceId] = random.pick([...workspaces]);
+    // Always in the oldest workspace, so that the others can be deleted.
+    const [workspaceId, workspace] = [...workspaces][0] as [string, WrittenWorkspace];
     const name = unique("root key");
+    workspace.hasRootKeys = true;
     return {
       ...creation("createRootKey", { workspaceId, name }, ({ keyId }) => {
         return [{ type: "key.create", resourceId: String(keyId), after: { name } }];
@@ -305,6 +324,34 @@ export function createWriter(
       credential: operatorKey,
     };
   };
+  const renameWorkspace = (): Mutation => {
+    const [workspaceId] = random.pick([...workspaces]);
+    const name = unique("renamed");
+    return {
+      operation: "updateWorkspace",
+      credential: operatorKey,
+      request: { workspaceId, name },
+      resourceId: workspaceId,
+      acknowledged: () => [{ type: "workspace.update", resourceId: workspaceId, after: { name } }],
+      abandoned: () => workspaces.delete(workspaceId),
+    };
+  };
+  /** Of a disabled workspace without root keys: a root key could not be created again by a retry. */
+  const deleteWorkspace = ([workspaceId, { keyId }]: [string, WrittenWorkspace]): Mutation => ({
+    operation: "deleteWorkspace",
+    credential: operatorKey,
+    request: { workspaceId },
+    resourceId: workspaceId,
+    acknowledged() {
+      workspaces.delete(workspaceId);
+      known.ledger.forgetTexts(workspaceId, keyId);
+      return [{ type: "workspace.delete", resourceId: workspaceId }];
+    },
+    abandoned() {
+      workspaces.delete(workspaceId);
+      known.ledger.forgetTexts(workspaceId, keyId);
+    },
+  });
   const toggleWorkspace = (): Mutation => {
     const [workspaceId, workspace] = random.pick([...workspaces]);
     const { key, enabled } = workspace;
@@ -356,7 +403,9 @@ export function createWriter(
     const mutations = [createKey, createKey, createIdentity, createWorkspace, migrateKeys];
     mutations.push(createApi, createRole, createPermission, setOverride);
     if (apis.size > 0) mutations.push(deleteApi);
-    if (roles.size > 0) mutations.push(setRolePermissions, deleteRole);
+    if (roles.size > 0) mutations.push(setRolePermissions);
+    // Some stay, because keys can get and lose only these.
+    if (roles.size > 2) mutations.push(deleteRole);
     if (permissions.size > 0) mutations.push(deletePermission);
     if (overrides.size > 0) mutations.push(changeOverride, deleteOverride);
     const granted = [...permissionOf].filter(([keyId]) => keys.has(keyId));
@@ -397,6 +446,7 @@ export function createWriter(
           ...mutateKey("rerollKey", { expiration: 0 }, (key, data) => {
             revoke(key);
             const created = recordKey(data, { enabled: true }, apiOf.get(key.keyId));
+            inheritGrants(key.keyId, data);
             return [{ type: "key.reroll", resourceId: key.keyId }, ...created, ...inheritCredits(key.keyId, data)];
           }),
           ...maybeIdempotent(),
@@ -417,7 +467,9 @@ export function createWriter(
           }),
       );
     }
-    if (workspaces.size > 0) mutations.push(toggleWorkspace, toggleWorkspace, createRootKey);
+    if (workspaces.size > 0) mutations.push(toggleWorkspace, toggleWorkspace, createRootKey, renameWorkspace);
+    const deletable = [...workspaces].filter(([, { enabled, hasRootKeys }]) => !enabled && !hasRootKeys);
+    if (deletable.length > 0) mutations.push(() => deleteWorkspace(random.pick(deletable)));
     // The rarest of a few, because some operations are possible only after others.
     const candidates = Array.from({ length: 4 }, () => random.pick(mutations)());
     const countOf = ({ operation }: Mutation) => known.counts.get(operation) ?? 0;

@@ -63,7 +63,7 @@ describe("load shedding: a call that arrives while the process is overloaded", (
     await expect.poll(() => received).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n$/s);
     const first = received.length;
     send("GET");
-    await expect.poll(() => received.slice(first)).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n\{.*\}$/s);
+    await expect.poll(() => received.slice(first)).toMatch(/^HTTP\/1\.1 503 .*\r\n\r\n\{.*\}\n$/s);
   });
 
   it("gets the same response for any credential, because it is shed before authentication", async () => {

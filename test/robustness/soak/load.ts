@@ -126,12 +126,17 @@ export function startLoad(service: SoakedService, fixture: Fixture, random: Rand
     await callAsOperator("disableWorkspace", { workspaceId: spare, reason: "OWNER_REQUEST" });
     await callAsOperator("getWorkspace", { workspaceId: spare });
     await callAsOperator("enableWorkspace", { workspaceId: spare });
+    await callAsOperator("updateWorkspace", { workspaceId: spare, name: `soak ${identityId}` });
     await callAsOperator("listWorkspaces", { limit: 5 });
     const root = await callAsOperator("createRootKey", { workspaceId: spare });
     await call(client, "deleteKey", root?.["key"] ?? "", { keyId: root?.["keyId"] });
     await callAsOperator("listAuditEvents", { workspaceId, limit: 5 });
-    // A workspace cannot be deleted.
-    if (random.chance(0.02)) await callAsOperator("createWorkspace", { name: "soak" });
+    // Rarely, because the row of a deleted workspace stays.
+    if (random.chance(0.02)) {
+      const made = await callAsOperator("createWorkspace", { name: "soak" });
+      await callAsOperator("disableWorkspace", { workspaceId: made?.["workspaceId"], reason: "OWNER_REQUEST" });
+      await callAsOperator("deleteWorkspace", { workspaceId: made?.["workspaceId"] });
+    }
   }
 
   async function callLimiter(client: UncheckedClient, identifier: string): Promise<void> {
