@@ -50,8 +50,8 @@ export default defineConfig({
       { extends: true, test: { name: "revocation", include: [revocation], globalSetup } },
       {
         extends: true,
-        // After the others, which use all cores: a round of fault injection must make enough calls to prove something.
-        test: { name: "replicas", include: replicas, globalSetup, maxWorkers: 2, sequence: { groupOrder: 1 } },
+        // After the others, and one after the other: a round of fault injection must make enough calls to prove something.
+        test: { name: "replicas", include: replicas, globalSetup, maxWorkers: 1, sequence: { groupOrder: 1 } },
       },
       { extends: true, test: { name: "robustness", include: [robustness], globalSetup } },
       { extends: true, test: { name: "e2e", include: [e2e], globalSetup, testTimeout: 120_000 } },
