@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { installDesign } from "./designs.js";
+import { built, installDesign } from "./designs.js";
 import { faultsNamed } from "./injector.js";
 import { makeFolder, openTestRounds } from "./test-rounds.js";
 
@@ -25,17 +25,14 @@ describe("revocation is immediate, in real processes with real clients", () => {
       "primary lost, standby promoted",
       "long transaction",
     );
-    await rounds.expectSound(
-      3,
-      { seed: 1, seconds: 40, faults, callsPerSecond },
-      {
-        callsPerSecondDuringFaults: 100,
-        writesPerSecond: 3,
-        delayedCallsPerSecond: 0.5,
-        faults,
-        minOfEachFault: 1,
-      },
-    );
+    const state = await rounds.run(built, makeFolder(), 3, { seed: 1, seconds: 40, faults, callsPerSecond });
+    rounds.expectSound(state, 1, 3, {
+      callsPerSecondDuringFaults: 100,
+      writesPerSecond: 3,
+      delayedCallsPerSecond: 0.5,
+      faults,
+      minOfEachFault: 1,
+    });
   });
 });
 

@@ -25,8 +25,6 @@ import { createWriter } from "./writer.js";
 export interface RoundOptions {
   readonly seed: number;
   readonly seconds: number;
-  /** Whether the round shows enough. If it does not, because the machine is slow, it goes on for up to three times as long. */
-  readonly isEnough?: (state: RoundState) => boolean;
   readonly callsPerSecond: number;
   /** The number of processes that verify keys themselves, and how often they do so in total. Omitted: none. */
   readonly verifiers?: { readonly count: number; readonly callsPerSecond: number };
@@ -40,8 +38,6 @@ export interface RoundOptions {
 /** The state of a round. */
 export interface RoundState {
   readonly tally: Tally;
-  /** How long the round should take, and how long it has taken. */
-  readonly plannedMs: number;
   readonly elapsedMs: number;
   /** For how long at least one fault was active. */
   readonly faultsActiveMs: number;
@@ -50,9 +46,6 @@ export interface RoundState {
   /** The replicas, with the deviation of their clocks. */
   readonly clocks: readonly string[];
 }
-
-/** The longest time of a round, relative to its planned time. */
-const maxExtension = 3;
 
 /** How many subjects of each kind exist at once. With more of them, each would be checked less often. */
 const workspacesAtOnce = 6;
@@ -138,7 +131,6 @@ export async function runRound(environment: Environment, options: RoundOptions):
   const startedAt = performance.now();
   const currentState = (): RoundState => ({
     tally,
-    plannedMs: options.seconds * 1_000,
     elapsedMs: performance.now() - startedAt,
     faultsActiveMs: injector?.activeMs() ?? 0,
     activeFaults: activeFaults(),
@@ -147,12 +139,7 @@ export async function runRound(environment: Environment, options: RoundOptions):
   });
   let last = currentState();
   try {
-    const isOver = () => {
-      const state = currentState();
-      const { plannedMs, elapsedMs } = state;
-      if (injector?.failed() || elapsedMs >= maxExtension * plannedMs) return true;
-      return elapsedMs >= plannedMs && (options.isEnough?.(state) ?? true);
-    };
+    const isOver = () => performance.now() - startedAt >= options.seconds * 1_000 || injector?.failed();
     while (!isOver() && !options.shouldStop?.(tally)) {
       options.progress?.(currentState());
       await sleep(200);

@@ -3,7 +3,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { type Cluster, openCluster } from "./cluster.js";
-import { built } from "./designs.js";
 import { findFailings, type Requirements } from "./findings.js";
 import { divergentClocks, openEnvironment } from "./laboratory.js";
 import { toText } from "./report.js";
@@ -31,32 +30,24 @@ export function openTestRounds() {
     return url.href;
   }
 
-  /** @param dist the build that the replicas run */
-  async function run(dist: string, folder: string, replicas: number, options: RoundOptions): Promise<RoundState> {
-    const databaseUrl = await createDatabase();
-    const clocks = divergentClocks;
-    const environment = await openEnvironment({ cluster, databaseUrl, replicas, clocks, dist, folder });
-    try {
-      return await runRound(environment, options);
-    } finally {
-      await environment.close();
-    }
-  }
-
   return {
-    run,
+    /** @param dist the build that the replicas run */
+    async run(dist: string, folder: string, replicas: number, options: RoundOptions): Promise<RoundState> {
+      const databaseUrl = await createDatabase();
+      const clocks = divergentClocks;
+      const environment = await openEnvironment({ cluster, databaseUrl, replicas, clocks, dist, folder });
+      try {
+        return await runRound(environment, options);
+      } finally {
+        await environment.close();
+      }
+    },
 
-    /** Runs a round of the built service, and expects that it has no violation and shows enough. */
-    async expectSound(replicas: number, options: RoundOptions, requirements: Requirements): Promise<void> {
-      const failingsOf = (state: RoundState) => findFailings(state, requirements);
-      const state = await run(built, makeFolder(), replicas, {
-        ...options,
-        shouldStop: ({ violationCount }) => violationCount > 0,
-        isEnough: (current) => failingsOf(current).length === 0,
-      });
-      const failings = failingsOf(state);
+    /** Expects that a round of the built service has no violation, and shows enough. */
+    expectSound(state: RoundState, seed: number, replicas: number, requirements: Requirements): void {
+      const failings = findFailings(state, requirements);
       const design = "none (the built service)";
-      const facts = { seed: options.seed, replicas, design, postgres: cluster.version, ownCpu: 0, failings };
+      const facts = { seed, replicas, design, postgres: cluster.version, ownCpu: 0, failings };
       expect(failings, toText(state, facts)).toEqual([]);
     },
   };
