@@ -133,11 +133,30 @@ async function crash(rounds: number, subject: Subject): Promise<void> {
   const counts = JSON.stringify(Object.fromEntries(known.counts));
   process.stdout.write(`${rounds} crashes, ${known.ledger.size} acknowledged changes, none lost: ${counts}\n`);
   process.stdout.write(`retried with their Idempotency-Key: ${JSON.stringify(retried)}\n`);
-  // With fewer rounds, one of them may not occur by chance.
+  expect(
+    frequentOperations.filter((name) => !known.counts.has(name)),
+    "frequent operations that did not occur",
+  ).toEqual([]);
+  // With fewer rounds, one of the others may not occur by chance.
   if (rounds < minRounds) return;
   expect([...known.counts.keys()].sort(), "every operation that writes").toEqual(mutatingOperations);
   expect(Object.values(retried), JSON.stringify(retried)).not.toContain(0);
 }
+
+/** They need nothing that only some writers have, so they occur in every run. */
+const frequentOperations = [
+  "createIdentity",
+  "createKey",
+  "createRootKey",
+  "createWorkspace",
+  "deleteIdentity",
+  "deleteKey",
+  "disableWorkspace",
+  "enableWorkspace",
+  "rerollKey",
+  "updateIdentity",
+  "updateKey",
+] as const;
 
 /** Every mutating operation: those that neither read nor only count. */
 const mutatingOperations = [...keyOperations, ...operatorOperations]

@@ -41,6 +41,7 @@ const verifications = 60;
  * operation with them, and deletes them. Each run uses new connections, over one of the protocols.
  */
 export function startLoad(service: SoakedService, fixture: Fixture, random: Random): Load {
+  let hasDeletedWorkspace = false;
   const tally: Tally = {
     calls: 0,
     byProtocol: new Map(),
@@ -131,8 +132,9 @@ export function startLoad(service: SoakedService, fixture: Fixture, random: Rand
     const root = await callAsOperator("createRootKey", { workspaceId: spare });
     await call(client, "deleteKey", root?.["key"] ?? "", { keyId: root?.["keyId"] });
     await callAsOperator("listAuditEvents", { workspaceId, limit: 5 });
-    // Rarely, because the row of a deleted workspace stays.
-    if (random.chance(0.02)) {
+    // Once, and then rarely, because the row of a deleted workspace stays.
+    if (!hasDeletedWorkspace || random.chance(0.02)) {
+      hasDeletedWorkspace = true;
       const made = await callAsOperator("createWorkspace", { name: "soak" });
       await callAsOperator("disableWorkspace", { workspaceId: made?.["workspaceId"], reason: "OWNER_REQUEST" });
       await callAsOperator("deleteWorkspace", { workspaceId: made?.["workspaceId"] });
