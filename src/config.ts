@@ -46,6 +46,7 @@ export interface Config {
   /** Undefined: there is no rate limit. */
   readonly rateLimit: RateLimit | undefined;
   readonly quotas: Quotas;
+  readonly maxCounters: number;
   /** For how many days audit events are kept. Not Infinity: workers receive this as JSON, which cannot encode it. */
   readonly auditRetentionDays: number | "forever";
   /** For how many days the rows of deleted keys, identities, roles and APIs are kept. */
@@ -125,6 +126,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       identities: read("QUOTA_IDENTITIES"),
       bytes: read("QUOTA_STORED_MB") * 1024 * 1024,
     },
+    maxCounters: read("QUOTA_COUNTERS"),
     auditRetentionDays: read("AUDIT_RETENTION_DAYS"),
     deletedRetentionDays: read("DELETED_RETENTION_DAYS"),
     usageRetentionDays: read("USAGE_RETENTION_DAYS"),
@@ -519,7 +521,16 @@ export const settings = {
   ),
   QUOTA_KEYS: withDefault("1000000", quota, "The maximum number of keys of a workspace."),
   QUOTA_IDENTITIES: withDefault("1000000", quota, "The maximum number of identities of a workspace."),
-  QUOTA_STORED_MB: withDefault("10240", quota, "The maximum storage of a workspace in MiB, audit events included."),
+  QUOTA_STORED_MB: withDefault(
+    "10240",
+    quota,
+    "The maximum storage of a workspace in MiB, audit events and responses for an Idempotency-Key included.",
+  ),
+  QUOTA_COUNTERS: withDefault(
+    "250000",
+    quota,
+    "The maximum number of rate-limit counters of a workspace that a process keeps in Redis.",
+  ),
   AUDIT_RETENTION_DAYS: withDefault("90", days, "The retention of audit events in days, or forever."),
   DELETED_RETENTION_DAYS: withDefault("1", days, "The retention of deleted rows in days, or forever."),
   USAGE_RETENTION_DAYS: withDefault("90", days, "The retention of the counts of verifications in days, or forever."),

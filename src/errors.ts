@@ -430,6 +430,12 @@ export const tooManyVerifiers = (max: number) =>
     `This replica has ${max} verifier streams of the workspace, which is the maximum. Use another replica, or fewer processes with a verifier.`,
   );
 
+export const tooManyLookups = (max: number) =>
+  new ApiError(
+    ErrorCode.APPLICATION_SERVICE_UNAVAILABLE,
+    `This replica has ${max} lookups of the workspace in flight, which is the maximum, and did not process this request. Send fewer requests at a time, and retry after the delay in \`Retry-After\`.`,
+  );
+
 export const unexpectedError = (cause: unknown) =>
   new ApiError(
     ErrorCode.APPLICATION_UNEXPECTED_ERROR,

@@ -33,6 +33,8 @@ export interface Call {
 /** A response stored for a retry. Only the caller's credential can find and decrypt it. */
 export interface IdempotencyRecord {
   readonly id: Buffer;
+  /** The workspace of the caller; null for the operator. */
+  readonly workspaceId: string | null;
   readonly encrypted: Buffer;
   /** For how long it is kept. */
   readonly keptHours: number;

@@ -2,14 +2,15 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { VerificationCodeSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { type DelegateRequest, DelegateResponseSchema } from "../../gen/latchkey/v1/verifier_service_pb.js";
 import type { ServeStream } from "../call/stream.js";
-import { serviceOverloaded, serviceShuttingDown, tooManyVerifiers } from "../errors.js";
+import { serviceShuttingDown, tooManyVerifiers } from "../errors.js";
 import type { LastUsed } from "../keys/last-used.js";
 import { allRowsOf } from "../revocation/change-log.js";
 import type { Change } from "../revocation/change-store.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { Lease } from "../revocation/lease.js";
+import type { LookupLimit } from "../revocation/lookup-limit.js";
 import type { VerificationCounter } from "../usage/counter.js";
-import { createVerifierStream, type LookupLimit, type VerifierStream } from "./stream.js";
+import { createVerifierStream, type VerifierStream } from "./stream.js";
 
 /**
  * Grants parts of this process's lease to clients that verify keys themselves.
@@ -42,9 +43,9 @@ export function createDelegation(
   keyCache: Pick<KeyCache, "peek" | "get" | "mayHaveImports">,
   lastUsed: Pick<LastUsed, "record">,
   counter: Pick<VerificationCounter, "count">,
+  lookups: LookupLimit,
 ): Delegation {
   const byWorkspace = new Map<string, Set<VerifierStream>>();
-  const lookups = createLookupLimit();
   const verifications = Object.fromEntries(reportedCodes.map((code) => [code, 0]));
   let openStreams = 0;
   let isEnding = false;
@@ -104,28 +105,6 @@ export function createDelegation(
 
 /** How many streams of one workspace a process serves. Each change of the workspace is sent on all of them. */
 const maxStreams = 1_000;
-
-/** How many lookups of one workspace may be in flight. Each takes memory, and a connection of the pool. */
-const maxLookups = 1_000;
-
-/** Counts lookups until they end, also those of streams that have ended: a lookup is not cancelled with its stream. */
-function createLookupLimit(): LookupLimit {
-  const inFlight = new Map<string, number>();
-  return {
-    async run(workspaceId, lookUp) {
-      const before = inFlight.get(workspaceId) ?? 0;
-      if (before >= maxLookups) throw serviceOverloaded();
-      inFlight.set(workspaceId, before + 1);
-      try {
-        return await lookUp();
-      } finally {
-        const left = (inFlight.get(workspaceId) ?? 1) - 1;
-        if (left === 0) inFlight.delete(workspaceId);
-        else inFlight.set(workspaceId, left);
-      }
-    },
-  };
-}
 
 function idsByWorkspace(changes: readonly Change[]): Map<string, string[]> {
   const byWorkspace = new Map<string, string[]>();

@@ -17,6 +17,7 @@ import { verify } from "../keys/verify.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import { type KeyState, rowsOf } from "../revocation/key-state.js";
 import type { Lease } from "../revocation/lease.js";
+import type { LookupLimit } from "../revocation/lookup-limit.js";
 import type { VerificationCounter } from "../usage/counter.js";
 
 /** The stream of a client that verifies keys in its own process. */
@@ -32,12 +33,6 @@ export interface VerifierStream extends ServerStream<DelegateRequest> {
 type ResponseMessage = MessageInitShape<typeof DelegateResponseSchema>;
 
 type Response = NonNullable<ResponseMessage["message"]>;
-
-/** Limits the lookups that each workspace has in flight, whichever of its streams began them. */
-export interface LookupLimit {
-  /** Runs a lookup of a workspace. Rejects if the workspace has too many in flight. */
-  run<T>(workspaceId: string, lookUp: () => Promise<T>): Promise<T>;
-}
 
 interface Sources {
   readonly lease: Pick<Lease, "remaining" | "databaseTime">;
@@ -159,7 +154,7 @@ export function createVerifierStream(
   }
 
   /** Looks up a key on behalf of the caller, which counts against the rate limit of the workspace. */
-  function lookUp(hash: string): Promise<KeyState["key"] | undefined> {
+  async function lookUp(hash: string): Promise<KeyState["key"] | undefined> {
     return lookups.run(workspaceId, async () => {
       await caller.admit();
       return findKey(keyCache, workspaceId, hash, caller.newCall());

@@ -3,9 +3,11 @@
 import type { Span } from "@opentelemetry/api";
 import { LRUCache } from "lru-cache";
 import type { MaybePromise } from "../call/maybe-promise.js";
+import type { Log } from "../observe/log.js";
 import type { RedisCache } from "../storage/redis/client.js";
-import { countInRedis } from "./count-script.js";
+import { countInRedis, exceedsLimit } from "./count-script.js";
 import { createLocalCounters } from "./local-counters.js";
+import { createOpenWindows } from "./open-windows.js";
 
 /** A use of something limited. Windows are fixed: one begins with the first use that counts, and ends after its duration. */
 export interface CounterUse {
@@ -13,7 +15,7 @@ export interface CounterUse {
   readonly key: string;
   readonly limit: number;
   readonly durationMs: number;
-  /** With 0, nothing is counted, and the use is refused only if more than the limit was used already. */
+  /** With 0, nothing is counted, and the use is refused only if more than the limit was used already, or the limit is 0. */
   readonly cost: number;
 }
 
@@ -46,7 +48,7 @@ export interface CheckResult {
   readonly passed: boolean;
   /** In the order of the uses. */
   readonly states: readonly CounterState[];
-  /** True if only this process has counted, because Redis could not be asked. */
+  /** True if only this process has counted: Redis could not be asked, or the workspace has too many counters there. */
   readonly perProcess: boolean;
 }
 
@@ -62,8 +64,18 @@ export interface Counters {
 /** How long Redis is not used for a hash tag after a timeout, and for how many this is remembered. */
 const timeoutCacheOptions = { ttl: 1_000, max: 10_000 };
 
+/** How often the log says that a workspace has too many counters in Redis, and for how many workspaces this is remembered. */
+const warningCacheOptions = { ttl: 3_600_000, max: 10_000 };
+
 /** How many counters of refused uses are remembered. They take 7 MB. For others, Redis is asked again. */
 const maxRemembered = 20_000;
+
+/**
+ * How long they are remembered at most. If Redis loses its data, a process that remembers a refusal goes on refusing while
+ * others begin a new window, so this must be short compared with windows of up to 30 days. A client in a loop costs Redis one
+ * command in this time, and all remembered counters together 2,000 a second.
+ */
+const maxRememberedMs = 10_000;
 
 /**
  * Counts uses in Redis, for all replicas together, with one script for each check.
@@ -77,13 +89,28 @@ const maxRemembered = 20_000;
  * never passed without being counted somewhere. For one second, further uses with this hash tag do not wait for Redis. While
  * Redis is bypassed, each process admits up to the limit.
  *
- * If Redis loses its data (a restart without persistence, a failover before replication, eviction), windows begin anew.
+ * A full Redis with the policy `noeviction` refuses the script before it has counted anything, which is the same as no
+ * answer.
  *
+ * Once a workspace has `maxCounters` open windows in Redis, each process counts its further windows by itself. So no workspace
+ * fills Redis, whatever identifiers it invents. The open windows are still counted in Redis.
+ *
+ * If Redis loses its data (a restart without persistence, a failover before replication, eviction by another policy), windows
+ * begin anew, at the latest when this process forgets its refusals.
+ *
+ * @param maxCounters of one workspace, of those that this process has begun
  * @param now the monotonic clock, in milliseconds
  */
-export function createCounters(redis: RedisCache | undefined, now = () => performance.now()): Counters {
+export function createCounters(
+  redis: RedisCache | undefined,
+  maxCounters: number,
+  log: Log,
+  now = () => performance.now(),
+): Counters {
   const local = createLocalCounters(now);
   const refusals = createRefusals(now);
+  const openWindows = createOpenWindows(now);
+  const warned = new LRUCache<string, true>(warningCacheOptions);
   // The circuit breaker handles a Redis that hangs, but not one that is a node of a cluster: the other nodes answer.
   const timedOut = new LRUCache<string, true>(timeoutCacheOptions);
   const checks = { shared: { passed: 0, exceeded: 0 }, per_process: { passed: 0, exceeded: 0 } };
@@ -104,14 +131,28 @@ export function createCounters(redis: RedisCache | undefined, now = () => perfor
     span: Span | undefined,
   ): Promise<CheckResult> {
     const sentAt = now();
-    const readings = await shared.store("EVALSHA", () => countInRedis(shared.client, uses), span);
-    if (readings === undefined) {
-      timedOut.set(hashTag, true);
-      return resultOf(uses, local.count(workspaceId, uses), true);
-    }
+    const mayBegin = openWindows.count(workspaceId) < maxCounters;
+    const readings = await shared.store("EVALSHA", () => countInRedis(shared.client, uses, mayBegin), span);
+    if (readings === undefined) timedOut.set(hashTag, true);
+    if (readings === null) warnOfCounters(workspaceId);
+    if (readings === undefined || readings === null) return resultOf(uses, local.count(workspaceId, uses), true);
     const result = resultOf(uses, readings, false);
-    if (!result.passed) refusals.remember(uses, readings, sentAt);
+    if (result.passed) noteBegun(workspaceId, uses, readings);
+    else refusals.remember(uses, readings, sentAt);
     return result;
+  }
+
+  /** A counter that contained nothing did not exist. */
+  function noteBegun(workspaceId: string, uses: readonly CounterUse[], readings: readonly CounterReading[]): void {
+    for (const [index, { cost, durationMs }] of uses.entries()) {
+      if (cost > 0 && usedBefore(readings, index) === 0) openWindows.add(workspaceId, durationMs);
+    }
+  }
+
+  function warnOfCounters(workspaceId: string): void {
+    if (warned.has(workspaceId)) return;
+    warned.set(workspaceId, true);
+    log.warn({ workspaceId }, "QUOTA_COUNTERS reached; each process counts new rate-limit windows of the workspace");
   }
 
   return {
@@ -128,7 +169,7 @@ export function createCounters(redis: RedisCache | undefined, now = () => perfor
 
 /** The result of uses, by the counts from before. The script and the local counters decide by the same comparison. */
 function compare(uses: readonly CounterUse[], readings: readonly CounterReading[]): Omit<CheckResult, "perProcess"> {
-  const isExceeded = ({ limit, cost }: CounterUse, index: number) => usedBefore(readings, index) + cost > limit;
+  const isExceeded = (use: CounterUse, index: number) => exceedsLimit(use, usedBefore(readings, index));
   const passed = !uses.some(isExceeded);
   const states = uses.map((use, index) => {
     const used = usedBefore(readings, index) + (passed ? use.cost : 0);
@@ -144,17 +185,20 @@ function usedBefore(readings: readonly CounterReading[], index: number): number 
 
 interface Remembered {
   readonly used: number;
-  /** No later than the end of the window, because Redis measured the remaining time after the command was sent. */
+  /**
+   * No later than the end of the window, because Redis measured the remaining time after the command was sent. Earlier, if
+   * the window is longer than a refusal is remembered.
+   */
   readonly forgetAt: number;
   /** No earlier than the end of the window, because Redis measured the remaining time before its answer arrived. */
   readonly endsAt: number;
 }
 
 /**
- * Remembers the counts of refused uses until their windows end, so that a client in a loop costs Redis nothing. Within a
- * window a count only grows: a use that would exceed the limit by a remembered count exceeds it by the present one, too. The
- * comparison is with the limit of the use, so a raised limit holds at once. The counts of the other limits of a refused use
- * are remembered with it, and may be too low by now; they are only returned.
+ * Remembers the counts of refused uses for some seconds, or until their windows end, so that a client in a loop costs Redis
+ * next to nothing. Within a window a count only grows: a use that would exceed the limit by a remembered count exceeds it by
+ * the present one, too. The comparison is with the limit of the use, so a raised limit holds at once. The counts of the other
+ * limits of a refused use are remembered with it, and may be too low by now; they are only returned.
  */
 function createRefusals(now: () => number) {
   const counts = new LRUCache<string, Remembered>({ max: maxRemembered });
@@ -164,7 +208,7 @@ function createRefusals(now: () => number) {
       const at = now();
       uses.forEach(({ key }, index) => {
         const { used, msLeft } = readings[index] as CounterReading;
-        counts.set(key, { used, forgetAt: sentAt + msLeft, endsAt: at + msLeft });
+        counts.set(key, { used, forgetAt: sentAt + Math.min(msLeft, maxRememberedMs), endsAt: at + msLeft });
       });
     },
 
@@ -175,10 +219,10 @@ function createRefusals(now: () => number) {
       const at = now();
       const readings: CounterReading[] = [];
       let exceeds = false;
-      for (const { key, limit, cost } of uses) {
-        const known = counts.get(key);
+      for (const use of uses) {
+        const known = counts.get(use.key);
         if (known === undefined || known.forgetAt <= at) return undefined;
-        if (cost > 0 && known.used + cost > limit) exceeds = true;
+        if (use.cost > 0 && exceedsLimit(use, known.used)) exceeds = true;
         readings.push({ used: known.used, msLeft: Math.ceil(known.endsAt - at) });
       }
       return exceeds ? readings : undefined;

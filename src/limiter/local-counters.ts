@@ -1,3 +1,4 @@
+import { exceedsLimit } from "./count-script.js";
 import type { CounterReading, CounterUse } from "./counters.js";
 
 /** Counters in the memory of this process, with the semantics of those in Redis. */
@@ -70,7 +71,7 @@ export function createLocalCounters(
         const { used = 0, endsAt = at + durationMs } = current[index] ?? {};
         return { used, msLeft: Math.max(1, Math.ceil(endsAt - at)) };
       });
-      const passes = uses.every(({ limit, cost }, index) => (readings[index]?.used ?? 0) + cost <= limit);
+      const passes = !uses.some((use, index) => exceedsLimit(use, readings[index]?.used ?? 0));
       if (!passes) return readings;
       for (const [index, use] of uses.entries()) if (use.cost > 0) add(windows, use, current[index]);
       return readings;

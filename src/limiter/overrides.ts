@@ -3,6 +3,7 @@ import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import { type ChangeLog, overridesOf } from "../revocation/change-log.js";
 import { heapSizeOf } from "../revocation/heap-size.js";
 import type { Lease } from "../revocation/lease.js";
+import type { LookupLimit } from "../revocation/lookup-limit.js";
 import type { EntryCodec } from "../revocation/signed-entry.js";
 import { parseSnapshot } from "../revocation/snapshot.js";
 import { createTieredCache, type TieredCache } from "../revocation/tiered-cache.js";
@@ -14,7 +15,7 @@ import { createOverrideSet, type Override, type OverrideSet } from "./override-s
 export interface Overrides {
   /**
    * The override for an identifier: at once if the namespace is cached. It includes every acknowledged change. Throws if
-   * PostgreSQL is needed and cannot be asked.
+   * PostgreSQL is needed and cannot be asked, or if the workspace has too many lookups in flight.
    */
   find(workspaceId: string, namespace: string, identifier: string, call: Call): MaybePromise<Override | undefined>;
   /** Must be called after changes were appended to the change log. */
@@ -38,12 +39,14 @@ const indexFactor = 2;
  * statement, with and without overrides. The cache is valid under the lease, as that of keys is. It is in memory only: a use
  * of a limit asks Redis for its counters, and should not ask it twice.
  *
+ * @param lookups each call can name 50 namespaces, and clients invent them at will
  * @param capacity the maximum size of the cached overrides, in bytes of heap
  */
 export function createOverrides(
   lease: Pick<Lease, "remaining" | "ensure">,
   changeLog: ChangeLog,
   read: ReadOverrides,
+  lookups: LookupLimit,
   capacity: number,
 ): Overrides {
   const namespaces = createTieredCache<CachedSet>({
@@ -55,6 +58,10 @@ export function createOverrides(
       const { overrides, snapshot } = await read(workspaceId, namespace, call);
       const value = { set: createOverrideSet(overrides), bytes: indexFactor * heapSizeOf(overrides) };
       return { value, dependsOn: [overridesOf(workspaceId)], workspaceId, snapshot: parseSnapshot(snapshot) };
+    },
+    limitFetch(id, fetch) {
+      const [workspaceId] = partsOf(id);
+      return lookups.run(workspaceId, fetch);
     },
     capacity,
     sizeOf: ({ value }) => overheadBytes + value.bytes,

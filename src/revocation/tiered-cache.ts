@@ -32,6 +32,14 @@ export interface TieredCacheOptions<T> {
   readonly changeLog: ChangeLog;
   readonly cache: Cache;
   readonly read: (id: string, call?: Call) => Promise<Versioned<T> | undefined>;
+  /**
+   * Runs the fetch of a value, or throws at once because its workspace has too many in flight. Absent if the workspace of a
+   * value is not known before it was fetched.
+   */
+  readonly limitFetch?: (
+    id: string,
+    fetch: () => Promise<Versioned<T> | undefined>,
+  ) => Promise<Versioned<T> | undefined>;
   /** Called with each value that was read from PostgreSQL or Redis. */
   readonly onLoad?: (versioned: Versioned<T>) => void;
   /** The maximum size of the values in memory, in bytes of heap. */
@@ -70,6 +78,7 @@ export function createTieredCache<T>({
   changeLog,
   cache,
   read,
+  limitFetch = (_id, fetch) => fetch(),
   onLoad,
   capacity,
   sizeOf,
@@ -178,7 +187,8 @@ export function createTieredCache<T>({
     call: Call | undefined,
   ): Promise<Versioned<T> | undefined> {
     if (inFlight.size >= maxInFlight) throw serviceUnavailable(new Error("too many cache lookups are in flight"));
-    const fetching = (async () => (from === "redis" && (await readRedis(id, call))) || (await readPostgres(id, call)))()
+    const fetch = async () => (from === "redis" && (await readRedis(id, call))) || (await readPostgres(id, call));
+    const fetching = limitFetch(id, fetch)
       .then((versioned) => {
         if (versioned) put(id, versioned);
         if (versioned) onLoad?.(versioned);

@@ -19,6 +19,7 @@ export const appOptions: Omit<AppOptions, "databaseUrl" | "redis" | "operators" 
   lingerMs: 0,
   rateLimit: undefined,
   quotas: { keys: 1_000_000, identities: 1_000_000, bytes: 10 * 1024 ** 3 },
+  maxCounters: 250_000,
   auditRetentionDays: "forever",
   deletedRetentionDays: 1,
   usageRetentionDays: 90,

@@ -5,6 +5,7 @@ import { createOutageLog, type OutageLog } from "../../observe/outage-log.js";
 import { inSpan } from "../../observe/tracing.js";
 import { withTimeout } from "../timeout.js";
 import { createBreaker } from "./breaker.js";
+import { createEvictionCheck } from "./eviction.js";
 
 /** One Redis server, or some nodes of a cluster. */
 export interface RedisAddress {
@@ -57,6 +58,7 @@ export function connectRedis(address: RedisAddress, log: Log, timeoutMs = defaul
   const options = { ...clientOptions, socketTimeout: 10 * timeoutMs };
   const redis = address.cluster ? connectCluster(address.urls, options) : new Redis(address.urls[0] ?? "", options);
   const outage = createOutageLog(log, "warn");
+  const checkEviction = createEvictionCheck(redis, log);
   // Logged only if it lasts: a connection that is slow to open is no outage.
   let pendingLog: NodeJS.Timeout | undefined;
   let probes = 0;
@@ -66,7 +68,11 @@ export function connectRedis(address: RedisAddress, log: Log, timeoutMs = defaul
     () => withTimeout(timeoutMs, redis.get(`latchkey:probe:${probes++}`)),
     (inUse, cause) => {
       clearTimeout(pendingLog);
-      if (inUse) return outage.recovered("Redis is available again");
+      if (inUse) {
+        void checkEviction(); // it may be another server now
+        outage.recovered("Redis is available again");
+        return;
+      }
       // The message only: errors of ioredis contain the arguments of the command.
       const reason = cause instanceof Error ? cause.message : String(cause);
       pendingLog = setTimeout(() => {

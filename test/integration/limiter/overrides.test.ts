@@ -94,12 +94,20 @@ describe("overrides", () => {
     }
   });
 
-  it("with a limit of 0 refuse every use", async () => {
+  it.each([0, 1])("with a limit of 0 refuse every use, also one with a cost of %i", async (cost) => {
     await setOverride(0, "banned", 0);
-    expect(await limitOnBoth("banned")).toMatchObject([
-      { success: false, limit: 0, remaining: 0 },
-      { success: false, limit: 0, remaining: 0 },
-    ]);
+    for (const replica of [0, 1] as const) {
+      const refused = { limit: 0, remaining: 0 };
+      expect(await limit(replica, "banned", { cost })).toMatchObject({ success: false, ...refused });
+      const limits = [use("other"), use("banned", { cost })];
+      expect(await replicas.call(replica, "multiLimit", { limits })).toMatchObject({
+        passed: false,
+        limits: [
+          { passed: true, remaining: 10 },
+          { passed: false, ...refused },
+        ],
+      });
+    }
   });
 
   it("replace the duration, too", async () => {

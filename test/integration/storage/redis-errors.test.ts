@@ -83,6 +83,29 @@ it("a full Redis cannot count requests for rate limits, and stays in use as a ca
   expect(refusedCounts).toMatchObject([{ msg: "Redis refuses writes; existing entries are still read" }]);
 });
 
+it("a Redis that deletes entries when it is full is reported, because it would forget counters of rate limits", async () => {
+  const records: { msg: string; level: number; policy?: string }[] = [];
+  const log = createLog("info", { destination: { write: (line: string) => void records.push(JSON.parse(line)) } });
+  await server.admin.config("SET", "maxmemory", "100000000");
+  await server.admin.config("SET", "maxmemory-policy", "allkeys-lru");
+  onTestFinished(async () => {
+    await server.admin.config("SET", "maxmemory", "0");
+    await server.admin.config("SET", "maxmemory-policy", "noeviction");
+  });
+  const reported = () => records.filter(({ msg }) => /maxmemory-policy noeviction/.test(msg));
+  const evicting = await openTestApp({ redis: redisAt(server.url), metricsPort: 0, log });
+  onTestFinished(() => evicting.close());
+  await expect.poll(reported).toMatchObject([{ policy: "allkeys-lru", level: 40 }]);
+
+  await server.admin.config("SET", "maxmemory-policy", "noeviction");
+  records.length = 0;
+  const keeping = await openTestApp({ redis: redisAt(server.url), metricsPort: 0, log });
+  onTestFinished(() => keeping.close());
+  await redisInUse(keeping);
+  await expectServed();
+  expect(reported()).toEqual([]);
+});
+
 it("a Redis paused by SIGSTOP is bypassed without blocking calls, and used again when it resumes", async () => {
   await redisInUse(app);
   server.freeze();

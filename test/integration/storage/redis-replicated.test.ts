@@ -34,6 +34,7 @@ it("Redis failover to a stale replica: no stale entry is used", { timeout: 60_00
     scopes: ["keys.read"],
   });
   await disable(app, enabled.workspaceId);
+  await callBoth(warm, enabled.key); // a lookup after the change writes the new entry
   await expect.poll(() => primary.redis.get(workspaceEntryOf(enabled.workspaceId))).toContain(".disabled@");
   const readerEntry = await cacheKey(app, primary.redis, reader.key);
   for (const { key } of [disabled, enabled, changed, reader]) await callBoth(warm, key);

@@ -4,6 +4,7 @@ import { DelegateRequestSchema } from "../../../gen/latchkey/v1/verifier_service
 import type { StreamCaller } from "../../../src/call/stream.js";
 import { createDelegation } from "../../../src/delegation/delegation.js";
 import { ApiError, unexpectedError } from "../../../src/errors.js";
+import { createLookupLimit } from "../../../src/revocation/lookup-limit.js";
 
 const databaseTime = () => new Date();
 
@@ -15,6 +16,7 @@ function openWithoutAnswers() {
     keyCache,
     { record() {} },
     { count() {} },
+    createLookupLimit(),
   );
   return (workspaceId: string) => {
     const responses: unknown[] = [];

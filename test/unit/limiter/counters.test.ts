@@ -1,13 +1,15 @@
 import type { Redis } from "ioredis";
 import { beforeEach, describe, expect, it } from "vitest";
 import { type Counters, type CounterUse, createCounters } from "../../../src/limiter/counters.js";
+import { createLog } from "../../../src/observe/log.js";
 import { noCache, type RedisCache } from "../../../src/storage/redis/client.js";
 
 /** What the script of Redis returns: used and remaining milliseconds of each counter. An error, if it fails. */
-let answer: number[] | Error | undefined;
+let answer: number[] | Error | null | undefined;
 let commands: unknown[][];
 let time: number;
 let inUse: boolean;
+let logLines: string[];
 let counters: Counters;
 
 beforeEach(() => {
@@ -15,6 +17,8 @@ beforeEach(() => {
   commands = [];
   time = 5_000;
   inUse = true;
+  logLines = [];
+  const log = createLog("trace", { destination: { write: (line: string) => void logLines.push(line) } });
   const command = async (...values: unknown[]) => {
     commands.push(values);
     if (answer instanceof Error) throw answer;
@@ -29,9 +33,10 @@ beforeEach(() => {
     // As the real one: a command that fails or times out resolves to undefined.
     store: (_operation, run) => run().catch(() => undefined),
   };
-  counters = createCounters(redis, () => time);
+  counters = createCounters(redis, maxCounters, log, () => time);
 });
 
+const maxCounters = 3;
 const use = (more: Partial<CounterUse> = {}): CounterUse => {
   return { key: "latchkey:limit:{key_1}:a", limit: 3, durationMs: 60_000, cost: 1, ...more };
 };
@@ -75,6 +80,13 @@ describe("a check of rate limits", () => {
     expect(await check(use({ cost: 0, limit: 2 }))).toMatchObject({ passed: false });
   });
 
+  it("with a cost of 0 is refused by a limit of 0", async () => {
+    const refused = { passed: false, states: [{ exceeded: true, remaining: 0 }] };
+    expect(await check(use({ cost: 0, limit: 0 }))).toMatchObject(refused);
+    inUse = false;
+    expect(await check(use({ cost: 0, limit: 0 }))).toMatchObject(refused);
+  });
+
   it("has at least 1 ms left in the last moment of a window", async () => {
     answer = [3, 0];
     expect(await check(use())).toMatchObject({ states: [{ msLeft: 1 }] });
@@ -105,6 +117,21 @@ describe("a refused use", () => {
     time += 6_000;
     answer = [0, -2];
     expect(await check(use())).toMatchObject({ passed: true });
+    expect(commands).toHaveLength(1);
+  });
+
+  it("passes within 10 seconds if Redis has lost its data, however long the window is", async () => {
+    const month = 30 * 24 * 3_600_000;
+    answer = [3, month];
+    const long = use({ key: "long", durationMs: month });
+    expect(await check(long)).toMatchObject({ passed: false });
+    commands = [];
+    answer = [0, -2];
+    time += 9_999;
+    expect(await check(long)).toMatchObject({ passed: false, states: [{ msLeft: month - 9_999 }] });
+    expect(commands).toEqual([]);
+    time += 1;
+    expect(await check(long)).toMatchObject({ passed: true, perProcess: false });
     expect(commands).toHaveLength(1);
   });
 
@@ -153,7 +180,7 @@ describe("without Redis", () => {
 
   it("a service without Redis counts synchronously", () => {
     const uses = [use()];
-    const alone = createCounters(undefined, () => time);
+    const alone = createCounters(undefined, maxCounters, createLog("silent"), () => time);
     expect(alone.check({ workspaceId: "ws_1", hashTag: "key_1", uses })).toMatchObject({ perProcess: true });
   });
 
@@ -191,4 +218,58 @@ it("checks are counted by scope and result", async () => {
     shared: { passed: 1, exceeded: 2 },
     per_process: { passed: 1, exceeded: 1 },
   });
+});
+
+describe("a workspace with as many counters in Redis as it may have", () => {
+  const mayBegin = () => commands.at(-1)?.at(-1) === 1;
+
+  beforeEach(async () => {
+    for (let begun = 0; begun < maxCounters; begun++) {
+      expect(await check(use())).toMatchObject({ passed: true, perProcess: false });
+      expect(mayBegin()).toBe(true);
+    }
+  });
+
+  it("begins no further one there: this process counts, which is logged once", async () => {
+    answer = null;
+    for (const remaining of [2, 1, 0]) {
+      expect(await check(use())).toMatchObject({ passed: true, perProcess: true, states: [{ remaining }] });
+      expect(mayBegin()).toBe(false);
+    }
+    expect(await check(use())).toMatchObject({ passed: false, perProcess: true });
+    expect(logLines).toEqual([expect.stringMatching(/"ws_1".*QUOTA_COUNTERS reached/)]);
+  });
+
+  it("goes on with its counters that exist", async () => {
+    answer = [1, 40_000];
+    expect(await check(use())).toMatchObject({ passed: true, perProcess: false, states: [{ remaining: 1 }] });
+    expect(mayBegin()).toBe(false);
+  });
+
+  it("begins others when the windows have ended", async () => {
+    time += 2 * 60_000;
+    await check(use());
+    expect(mayBegin()).toBe(true);
+  });
+
+  it("does not limit other workspaces", async () => {
+    await counters.check({ workspaceId: "ws_2", hashTag: "key_2", uses: [use()] });
+    expect(mayBegin()).toBe(true);
+  });
+});
+
+it("only uses that begin a window count as counters of a workspace", async () => {
+  const uses: [CounterUse, number[]][] = [
+    [use({ cost: 0 }), [0, -2]],
+    [use(), [1, 40_000]],
+    [use({ key: "refused", limit: 1, cost: 2 }), [0, -2]],
+  ];
+  for (let times = 0; times < maxCounters; times++) {
+    for (const [each, before] of uses) {
+      answer = before;
+      await check(each);
+    }
+  }
+  await check(use());
+  expect(commands.at(-1)?.at(-1)).toBe(1);
 });

@@ -34,6 +34,11 @@ describe("counters in the memory of a process", () => {
     expect(usedOf("a")).toBe(3);
   });
 
+  it("count nothing if another limit is 0, also for a cost of 0", () => {
+    count([use("a"), use("b", { limit: 0, cost: 0 })]);
+    expect(usedOf("a")).toBe(0);
+  });
+
   it("begin a window with the first use that counts, and end it after its duration", () => {
     count([use("a", { cost: 0 })]);
     time += 500;
