@@ -24,6 +24,7 @@ export function pairRatios(ours: readonly number[], theirs: readonly number[]): 
 
 /** The value below which this fraction of the values lies. */
 export function percentile(values: readonly number[], fraction: number): number {
-  const sorted = values.toSorted((a, b) => a - b);
+  // Typed arrays sort many times as fast. A verifier that sorts for long loses its grant.
+  const sorted = Float64Array.from(values).sort();
   return sorted[Math.min(sorted.length - 1, Math.floor(fraction * sorted.length))] ?? Number.NaN;
 }

@@ -51,6 +51,7 @@ import { defaultLimits, type Limits } from "./overload/limits.js";
 import { createMemoryBudget } from "./overload/memory-budget.js";
 import { createShedCounter } from "./overload/shed-counter.js";
 import { alwaysServed } from "./overload/shed-response.js";
+import { createRoleStore } from "./permissions/role-store.js";
 import { createPermissionsService } from "./permissions/service.js";
 import { createPermissionsStore } from "./permissions/store.js";
 import type { Quotas } from "./quotas/quotas.js";
@@ -69,6 +70,7 @@ import { createKeyCache } from "./revocation/key-cache.js";
 import { createLease, recentSnapshot } from "./revocation/lease.js";
 import { startLeaseRenewal } from "./revocation/lease-renewal.js";
 import { createLeaseTimes, setLeaseTime } from "./revocation/lease-time.js";
+import { createLookupLimit } from "./revocation/lookup-limit.js";
 import { createReadiness } from "./revocation/readiness.js";
 import { withSpotChecks } from "./revocation/spot-checks.js";
 import { createProcedures, createStreamProcedure, service } from "./rpc/pipeline.js";
@@ -118,6 +120,8 @@ export interface AppOptions {
   readonly rateLimit: RateLimit | undefined;
   /** How much one workspace may store. */
   readonly quotas: Quotas;
+  /** How many counters of rate limits one process keeps in Redis for one workspace. */
+  readonly maxCounters: number;
   /** For how many days audit events are kept. */
   readonly auditRetentionDays: number | "forever";
   /** For how many days the rows of deleted keys, identities, roles and APIs are kept. */
@@ -199,11 +203,13 @@ export async function openApp(options: AppOptions): Promise<App> {
     const identities = createIdentitiesStore(db, options.quotas);
     const apis = createApisStore(db, options.quotas);
     const permissions = createPermissionsStore(db, options.quotas);
+    const roles = createRoleStore(db, options.quotas, permissions);
     const workspaces = createWorkspacesStore(db);
     const usage = createUsageStore(db);
     const overridesStore = createOverridesStore(db, options.quotas);
 
     const changeStore = createChangeStore(db);
+    if (await changeStore.isSubscribed()) refuseSubscription();
     await changeStore.removeForeignStamps();
     const { snapshot, leaseMs, timeline, unsafeSetting } = await changeStore.readTerms();
     if (unsafeSetting !== null) refuseSetting(unsafeSetting);
@@ -220,13 +226,15 @@ export async function openApp(options: AppOptions): Promise<App> {
     const tieredKeyCache = createKeyCache(lease, changeLog, cache, sources, cacheBytes);
     const keyCache = withSpotChecks(tieredKeyCache, changeLog, keys.readUsable, log);
 
-    const overrides = createOverrides(lease, changeLog, overridesStore.readOverrides, cacheBytes * overridesShare);
-    const counters = createCounters(redis);
+    const lookups = createLookupLimit();
+    const overridesBytes = cacheBytes * overridesShare;
+    const overrides = createOverrides(lease, changeLog, overridesStore.readOverrides, lookups, overridesBytes);
+    const counters = createCounters(redis, options.maxCounters, log);
 
     const lastUsed = createLastUsed(keys.recordUses, log);
     const counter = createVerificationCounter(usage.addCounts, log);
     undo.push(() => Promise.all([lastUsed.close(), counter.close()]));
-    const delegation = createDelegation(lease, keyCache, lastUsed, counter);
+    const delegation = createDelegation(lease, keyCache, lastUsed, counter, lookups);
 
     const { rateLimit } = options;
     const authentication = createAuthentication(options.operators, keyCache, lastUsed, lease.databaseTime);
@@ -235,18 +243,19 @@ export async function openApp(options: AppOptions): Promise<App> {
       ? withRateLimit(authentication.authenticate, rateLimit, createRequestCounter(rateLimit, redis), log)
       : authentication.authenticate;
     const now = lease.databaseTime;
-    const credits = createCreditSpender(createCreditsStore(spenderDatabase), () => shedding.count("database"));
+    const creditsStore = createCreditsStore(spenderDatabase, lease.databaseDeadline);
+    const credits = createCreditSpender(creditsStore, () => shedding.count("database"));
     const verifyKey = createVerification({ keyCache, lastUsed, counters, credits, usage: counter, now });
     const workspacesService = createWorkspacesService(workspaces, keyCache, createAuditStore(db));
     const procedures = createProcedures(
       [
         service(KeysService, {
-          ...createKeysService(keys, imports, permissions, keyCache, verifyKey, usage),
+          ...createKeysService(keys, imports, permissions, roles, keyCache, verifyKey, usage),
           ...createKeyCreditsService(keys, createKeyCreditsStore(db, options.quotas), keyCache),
         }),
         service(IdentitiesService, createIdentitiesService(identities, keyCache, usage)),
         service(ApisService, createApisService(apis, keyCache)),
-        service(PermissionsService, createPermissionsService(permissions, keyCache)),
+        service(PermissionsService, createPermissionsService(permissions, roles, keyCache)),
         service(RateLimitsService, createRateLimitsService(overridesStore, overrides, counters, keyCache)),
         service(WorkspacesService, workspacesService),
       ],
@@ -410,6 +419,12 @@ function cannotMigrate(cause: Error): never {
     ? "Grant the role of DATABASE_URL the rights in docs/operations/database-roles.md"
     : "Check DATABASE_URL, and that the database runs";
   throw new UserError(`Cannot use PostgreSQL: ${cause.message}. ${remedy}.`, { cause });
+}
+
+function refuseSubscription(): never {
+  throw new UserError(
+    "The database of DATABASE_URL receives the changes of another server by logical replication. Drop its subscription first, when it has received everything: see docs/operations/upgrade.md#logical-replication. Until then, revoked keys could be accepted.",
+  );
 }
 
 /** The setting to use instead of an unsafe one. */

@@ -49,16 +49,21 @@ async function countSpends(bench: Bench, title: string, databaseUrl: string, key
   const { warmUpSeconds, roundSeconds, pairs } = bench.pace;
   const db = openDatabase(databaseUrl, spenderPool);
   bench.defer(() => db.close());
-  const spender = createCreditSpender(createCreditsStore(db), () => {});
+  const spender = createCreditSpender(
+    createCreditsStore(db, () => new Date("9999-12-31")),
+    () => {},
+  );
   const call = { requestId: "bench", deadline: Number.POSITIVE_INFINITY, workspaceId: "bench" };
   const nextKey = inTurn(keyIds);
   const round = async (seconds: number) => {
     const loop = createClosedLoop();
     const spend = (): void => {
-      spender.spend(call, nextKey(), 1).then(({ spent }) => {
-        if (!spent) loop.failed(new Error("a key has no credits left"));
-        else if (loop.succeeded()) spend();
-      }, loop.failed);
+      spender
+        .spend(call, nextKey(), 1, () => true)
+        .then((outcome) => {
+          if (!outcome?.spent) loop.failed(new Error("a key has no credits left"));
+          else if (loop.succeeded()) spend();
+        }, loop.failed);
     };
     const { calls, seconds: took } = await loop.run(seconds, spendsInFlight, () => {
       for (let started = 0; started < spendsInFlight; started++) spend();

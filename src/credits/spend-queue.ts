@@ -5,7 +5,7 @@ import type { Spend } from "./store.js";
 /** A spend that waits for a statement. */
 export interface WaitingSpend extends Spend {
   readonly workspaceId: string | undefined;
-  /** Whether its call has ended. It is then left out. */
+  /** Whether it is no longer wanted, e.g. because its call has ended. It is then left out. */
   cancelled: boolean;
 }
 
@@ -23,34 +23,29 @@ export interface QueueLimits {
   readonly total: number;
 }
 
-/** The waiting spends of a workspace. Those before `next` were taken. */
-interface Flow<T> {
-  readonly spends: T[];
-  next: number;
-}
-
 export function createSpendQueue<T extends WaitingSpend>(limits: QueueLimits): SpendQueue<T> {
-  /** The workspace with the next turn first. */
-  const flows = new Map<string | undefined, Flow<T>>();
+  /** The waiting spends of each workspace that has some. The workspace with the next turn is first. */
+  const flows = new Map<string | undefined, T[]>();
   let size = 0;
 
   return {
     add(spend) {
       const flow = flows.get(spend.workspaceId);
-      if (size >= limits.total || (flow && flow.spends.length - flow.next >= limits.ofOneWorkspace)) return false;
+      if (size >= limits.total || (flow && flow.length >= limits.ofOneWorkspace)) return false;
       size += 1;
-      if (flow === undefined) flows.set(spend.workspaceId, { spends: [spend], next: 0 });
-      else flow.spends.push(spend);
+      if (flow === undefined) flows.set(spend.workspaceId, [spend]);
+      else flow.push(spend);
       return true;
     },
     take(max) {
       const taken: T[] = [];
       // A flow that is added again while the loop runs comes up again: the loop ends when it has enough, or all.
       for (const [workspaceId, flow] of flows) {
-        const spend = flow.spends[flow.next++] as T;
+        // In V8, shift() takes constant time up to some 10,000 elements, more than the limit of a workspace.
+        const spend = flow.shift() as T;
         size -= 1;
         flows.delete(workspaceId);
-        if (flow.next < flow.spends.length) flows.set(workspaceId, flow);
+        if (flow.length > 0) flows.set(workspaceId, flow);
         if (!spend.cancelled && taken.push(spend) === max) break;
       }
       return taken;

@@ -2,15 +2,18 @@ import { type Call, type Cancellable, runUnlessAborted } from "../call/call.js";
 import { cancelled, serviceOverloaded, serviceUnavailable } from "../errors.js";
 import type { PoolSettings } from "../storage/postgres/connection.js";
 import { createSpendQueue, type QueueLimits, type WaitingSpend } from "./spend-queue.js";
-import { type CreditsStore, isLockTimeout, type Spent } from "./store.js";
+import { type CreditsStore, isLockTimeout, isTooLate, type Spent } from "./store.js";
 
 /** Spends credits of keys. */
 export interface CreditSpender {
   /**
    * Resolves when the spend is durable. Rejects if PostgreSQL cannot be asked, or if it is unknown whether the credits were
    * spent. A call that ends before its spend was sent spends nothing; later, it may spend.
+   *
+   * @param isCurrent whether the reason for the spend still holds. It is called when a statement is sent, however long the
+   *   spend has waited. If it returns false, or the statement begins too late, nothing is spent, and the result is undefined
    */
-  spend(call: Call, keyId: string, cost: number): Promise<Spent>;
+  spend(call: Call, keyId: string, cost: number, isCurrent: () => boolean): Promise<Spent | undefined>;
 }
 
 /** How spends are gathered into statements. */
@@ -53,7 +56,8 @@ export const spenderPool: PoolSettings = {
 
 /** A spend in flight. */
 interface Pending extends WaitingSpend {
-  resolve(spent: Spent): void;
+  isCurrent(): boolean;
+  resolve(spent: Spent | undefined): void;
   reject(error: unknown): void;
 }
 
@@ -86,10 +90,16 @@ export function createCreditSpender(
   let separateStatements = 0;
   let separateWaiting = 0;
 
-  function enqueue(keyId: string, cost: number, workspaceId: string | undefined): Cancellable<Spent> {
+  function enqueue(
+    keyId: string,
+    cost: number,
+    workspaceId: string | undefined,
+    isCurrent: () => boolean,
+  ): Cancellable<Spent | undefined> {
     let pending: Pending | undefined;
-    const result = new Promise<Spent>((resolve, reject) => {
-      pending = { keyId, cost, workspaceId, cancelled: false, resolve, reject };
+    const result = new Promise<Spent | undefined>((resolve, reject) => {
+      // Not by object spread, which costs as much as the rest of the spend.
+      pending = { keyId, cost, workspaceId, isCurrent, cancelled: false, resolve, reject };
       if (queue.add(pending)) start();
       else shed(pending);
     });
@@ -135,18 +145,47 @@ export function createCreditSpender(
   /** Spends for several keys. Those whose rows are locked or missing follow in statements of their own. */
   async function send(batch: readonly Pending[]): Promise<void> {
     try {
-      const outcomes = await store.spend(batch, settings.lockWaitMs).catch((error) => {
+      const sent = await sendWanted(batch, settings.lockWaitMs).catch((error) => {
         if (!isLockTimeout(error)) throw error;
-        return store.spend(batch, 0);
+        return sendWanted(batch, 0);
       });
-      for (const [place, spend] of batch.entries()) {
-        const outcome = outcomes[place];
+      for (const [spend, outcome] of sent) {
         if (outcome === undefined) setApart(spend);
         else spend.resolve(outcome);
       }
       sendSeparately();
     } catch (error) {
-      for (const { reject } of batch) reject(error);
+      fail(batch, error);
+    }
+  }
+
+  /** Sends a statement with the spends that are still wanted. Undefined: the row of the key is locked or missing. */
+  async function sendWanted(
+    batch: readonly Pending[],
+    lockWaitMs: number,
+  ): Promise<(readonly [Pending, Spent | undefined])[]> {
+    const wanted = batch.filter(isWanted);
+    const outcomes = wanted.length === 0 ? [] : await store.spend(wanted, lockWaitMs);
+    return wanted.map((spend, place) => [spend, outcomes[place]]);
+  }
+
+  /**
+   * Asked for each statement anew: a spend may have waited for seconds, in which its caller or its key was revoked. A spend
+   * that is not wanted once is never sent.
+   */
+  function isWanted(spend: Pending): boolean {
+    if (!spend.cancelled && !spend.isCurrent()) {
+      spend.cancelled = true;
+      spend.resolve(undefined);
+    }
+    return !spend.cancelled;
+  }
+
+  function fail(batch: readonly Pending[], error: unknown): void {
+    for (const { resolve, reject } of batch) {
+      // The statement was delayed on its way, and whether the reasons of its spends still hold is not known.
+      if (isTooLate(error)) resolve(undefined);
+      else reject(error);
     }
   }
 
@@ -166,8 +205,8 @@ export function createCreditSpender(
     for (const [keyId, key] of separate) {
       if (separateStatements >= settings.maxSeparateStatements) return;
       if (key.inFlight) continue;
-      const batch = key.waiting.filter((spend) => !spend.cancelled);
-      separateWaiting -= key.waiting.length;
+      const batch = key.waiting;
+      separateWaiting -= batch.length;
       key.waiting = [];
       key.inFlight = true;
       separateStatements += 1;
@@ -183,20 +222,18 @@ export function createCreditSpender(
   }
 
   async function sendForOneKey(batch: readonly Pending[]): Promise<void> {
-    if (batch.length === 0) return;
     try {
-      const outcomes = await store.spend(batch, settings.separateLockWaitMs);
-      for (const [place, { resolve, reject }] of batch.entries()) {
-        const outcome = outcomes[place];
+      for (const [{ resolve, reject }, outcome] of await sendWanted(batch, settings.separateLockWaitMs)) {
         if (outcome === undefined) reject(serviceUnavailable(undefined, "The credits of this key are not available"));
         else resolve(outcome);
       }
     } catch (error) {
-      for (const { reject } of batch) reject(error);
+      fail(batch, error);
     }
   }
 
   return {
-    spend: (call, keyId, cost) => runUnlessAborted(call, () => enqueue(keyId, cost, call.workspaceId)),
+    spend: (call, keyId, cost, isCurrent) =>
+      runUnlessAborted(call, () => enqueue(keyId, cost, call.workspaceId, isCurrent)),
   };
 }

@@ -58,14 +58,18 @@ interface SpentRow {
 
 export type CreditsStore = ReturnType<typeof createCreditsStore>;
 
-/** @param db connections that serve no other purpose: no statement of a call waits behind a spend, nor a spend behind one */
-export function createCreditsStore(db: Database) {
+/**
+ * @param db connections that serve no other purpose: no statement of a call waits behind a spend, nor a spend behind one
+ * @param deadline until when a statement that is sent now may begin, by the clock of the database
+ */
+export function createCreditsStore(db: Database, deadline: () => Date) {
   return {
     /**
      * Spends credits in one statement. The outcomes are in the order of the spends. Undefined: the row of the key is missing
      * or, without waiting, locked. Spends of one key are made in their order, each as a whole or not at all.
      *
-     * The outcomes are durable when this resolves. If it rejects, spends may have been made, except after `isLockTimeout`.
+     * The outcomes are durable when this resolves. If it rejects, spends may have been made, except after `isLockTimeout`
+     * and `isTooLate`.
      *
      * @param lockWaitMs how long to wait for a locked row. 0: locked rows are left out
      */
@@ -76,7 +80,8 @@ export function createCreditsStore(db: Database) {
       const costs = [...places.values()].map((of) => of.map((place) => spends[place]?.cost).join(" ")).join();
       const rows = await db.runInBackground(
         (sql) => sql<SpentRow[]>`
-        select * from spend_credits(string_to_array(${keyIds}, ','), string_to_array(${costs}, ','), ${lockWaitMs})`,
+        select * from spend_credits(string_to_array(${keyIds}, ','), string_to_array(${costs}, ','), ${lockWaitMs},
+          ${deadline()})`,
       );
       const outcomes = Array<Spent | undefined>(spends.length).fill(undefined);
       for (const { keyId, place, spent, remaining } of rows) {
@@ -94,6 +99,11 @@ export function createCreditsStore(db: Database) {
 /** Whether a statement failed because it waited too long for a locked row. It had no effect. */
 export function isLockTimeout(error: unknown): boolean {
   return errorCodeOf(error) === "55P03";
+}
+
+/** Whether a statement failed because it began after its deadline. It had no effect. */
+export function isTooLate(error: unknown): boolean {
+  return errorCodeOf(error) === "LK002";
 }
 
 /** The places of the spends of each key. */

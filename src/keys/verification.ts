@@ -13,19 +13,20 @@ import type { CreditSpender } from "../credits/spender.js";
 import type { Spent } from "../credits/store.js";
 import { hashTagOf } from "../limiter/counter-key.js";
 import type { CheckResult, Counters } from "../limiter/counters.js";
+import { CallerChanged, isCallerUnchanged } from "../revocation/authorized-key.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
 import type { VerificationCounter } from "../usage/counter.js";
 import { toRateLimitState, toVerifyResponse } from "./convert.js";
 import { findKey } from "./find-key.js";
 import type { LastUsed } from "./last-used.js";
-import { createQueryCache } from "./permission-query.js";
+import { createQueryCache, type PermissionQuery } from "./permission-query.js";
 import { type AppliedLimit, createLimitResolver } from "./rate-limits.js";
 import { hashSecret } from "./secret.js";
 import { verify } from "./verify.js";
 
 export interface VerificationSources {
-  readonly keyCache: Pick<KeyCache, "peek" | "get" | "mayHaveImports">;
+  readonly keyCache: Pick<KeyCache, "peek" | "get" | "recheck" | "mayHaveImports">;
   readonly lastUsed: Pick<LastUsed, "record">;
   readonly counters: Pick<Counters, "check">;
   readonly credits: CreditSpender;
@@ -39,6 +40,23 @@ export type VerifyKey = (
   request: VerifyKeyRequest,
   context: CallContext,
 ) => MaybePromise<MessageInitShape<typeof VerifyKeyResponseSchema>>;
+
+/** A call of VerifyKey, parsed. */
+interface Verification {
+  readonly request: VerifyKeyRequest;
+  readonly context: CallContext;
+  /** The hash of the secret. */
+  readonly hash: string;
+  readonly query: PermissionQuery | undefined;
+}
+
+/** What a verification has found. */
+interface Outcome {
+  /** Undefined: there is none, or it was deleted meanwhile. */
+  readonly key: KeyState["key"] | undefined;
+  readonly code: VerificationCode;
+  readonly spent?: Spent;
+}
 
 /** A longer text is no secret. It is not even hashed. */
 const maxSecretLength = 512;
@@ -85,10 +103,11 @@ export function createVerification({
   function verifyCounted(
     key: KeyState["key"],
     limits: readonly AppliedLimit[],
-    request: VerifyKeyRequest,
-    call: Call,
+    verification: Verification,
   ): MaybePromise<VerifyKeyResponse> {
-    const respond = (code: VerificationCode, result: CheckResult | undefined, spent?: Spent): VerifyKeyResponse => {
+    const { request, context } = verification;
+    const respond = (result: CheckResult | undefined, { key, code, spent }: Outcome): VerifyKeyResponse => {
+      if (key === undefined) return notFound;
       record(key, code, request);
       return {
         // A copy of a message is a message. Only these fields differ from call to call.
@@ -99,27 +118,60 @@ export function createVerification({
         ...(spent?.remaining !== undefined && { credits: BigInt(spent.remaining) }),
       };
     };
-    const checked = limits.length === 0 ? undefined : check(key, limits, call);
+    const checked = limits.length === 0 ? undefined : check(key, limits, context.call);
     return chain(checked, (result) => {
-      if (result?.passed === false) return respond(VerificationCode.RATE_LIMITED, result);
-      if (!key.hasCredits) return respond(VerificationCode.VALID, result);
-      return credits.spend(call, key.keyId, Number(request.credits?.cost ?? 1n)).then((spent) => {
-        return respond(spent.spent ? VerificationCode.VALID : VerificationCode.USAGE_EXCEEDED, result, spent);
-      });
+      if (result?.passed === false) return respond(result, { key, code: VerificationCode.RATE_LIMITED });
+      if (!key.hasCredits) return respond(result, { key, code: VerificationCode.VALID });
+      return spendCredits(key, verification).then((outcome) => respond(result, outcome));
     });
+  }
+
+  /**
+   * Spends credits of a key that is valid otherwise. The spend may wait: it is made only if, when its statement is sent, the
+   * caller and the key are as they were authorized and verified.
+   */
+  async function spendCredits(key: KeyState["key"], verification: Verification): Promise<Outcome> {
+    const { request, context, hash, query } = verification;
+    const { call } = context;
+    const caller = callingKey(context);
+    const isCurrent = () =>
+      isCallerUnchanged(stateInMemory(caller.hash, call), caller) && stateInMemory(hash, call)?.key === key;
+    const spent = await credits.spend(call, key.keyId, Number(request.credits?.cost ?? 1n), isCurrent);
+    if (spent !== undefined) {
+      return { key, code: spent.spent ? VerificationCode.VALID : VerificationCode.USAGE_EXCEEDED, spent };
+    }
+    if (!isCallerUnchanged(await keyCache.recheck(caller.hash, call), caller)) throw new CallerChanged();
+    const found = await keyCache.recheck(hash, call);
+    const present = found?.key.workspaceId === caller.workspaceId ? found.key : undefined;
+    const code = verify(present, query, now);
+    return code === VerificationCode.VALID && present?.hasCredits
+      ? spendCredits(present, verification)
+      : { key: present, code };
+  }
+
+  /**
+   * The present state of a key, if memory can answer at once. If not, because the key was evicted or the lease has ended, a
+   * lookup begins, which the next `recheck` shares.
+   */
+  function stateInMemory(hash: string, call: Call): KeyState | undefined {
+    const found = keyCache.recheck(hash, call);
+    if (!(found instanceof Promise)) return found;
+    found.catch(() => {}); // the next `recheck` reports it
+    return undefined;
   }
 
   return (request, context) => {
     const { workspaceId } = callingKey(context);
     const query = request.permissions === undefined ? undefined : queryOf(request.permissions);
     if (request.key.length > maxSecretLength) return notFound;
-    const found = findKey(keyCache, workspaceId, hashSecret(request.key), context.call, request.key);
+    const hash = hashSecret(request.key);
+    const found = findKey(keyCache, workspaceId, hash, context.call, request.key);
     return chain(found, (key) => {
       const code = verify(key, query, now);
       if (key === undefined) return notFound;
       const limits = code === VerificationCode.VALID ? limitsOf(key, request.ratelimits) : [];
       if (limits.length > 0 || (code === VerificationCode.VALID && key.hasCredits)) {
-        return verifyCounted(key, limits, request, context.call);
+        return verifyCounted(key, limits, { request, context, hash, query });
       }
       record(key, code, request);
       return responseFor(key, code);

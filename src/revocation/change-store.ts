@@ -35,6 +35,8 @@ export type UnsafeSetting = "synchronous_commit = off" | "client_min_messages = 
 export interface Changed extends LeaseTerms {
   /** True on a server that only follows the primary, or was demoted. It may not know the latest changes. */
   readonly standby: boolean;
+  /** Whether the tables receive the changes of another server by logical replication. */
+  readonly subscribed: boolean;
   /** The time by the database's clock, in milliseconds since 1970, read after the poll was sent. */
   readonly time: number;
   /** Undefined if they cannot be listed: there are too many, or rows were removed whose ids are lost. */
@@ -54,6 +56,7 @@ type TermsRow = Omit<LeaseTerms, "snapshot"> & { readonly snapshot: string };
 
 interface ChangedRow extends TermsRow {
   readonly standby: boolean;
+  readonly subscribed: boolean;
   readonly time: number;
   readonly forgottenXid: number;
   readonly changeCount: number;
@@ -75,7 +78,18 @@ export function createChangeStore(db: Database) {
     case when current_setting('synchronous_commit') = 'off' then 'synchronous_commit = off'
       when current_setting('client_min_messages') = 'error' then 'client_min_messages = error' end as unsafe_setting`;
 
+  // A subscription copies rows with the stamps of the other server, and runs no triggers. So a poll would not find these
+  // changes.
+  const isSubscribed = (sql: Statement) => sql`
+    exists (select from pg_subscription_rel where srrelid = any (${[...stampedTables]}::text[]::regclass[])) as subscribed`;
+
   return {
+    /** Whether the tables receive the changes of another server by logical replication. */
+    async isSubscribed(): Promise<boolean> {
+      const [row] = await db.runInBackground((sql) => sql<{ subscribed: boolean }[]>`select ${isSubscribed(sql)}`);
+      return row?.subscribed ?? false;
+    },
+
     /**
      * Removes the stamps in a dump that came from a server with higher transaction ids. It takes a lock, because a
      * change that this statement has waited for would otherwise look like one of these stamps.
@@ -134,7 +148,7 @@ export function createChangeStore(db: Database) {
         return sql<ChangedRow[]>`
           with present as materialized (
               select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline(), ${unsafeSetting(sql)},
-                pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby,
+                pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby, ${isSubscribed(sql)},
                 forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
               from cluster_state),
             changed as materialized (
@@ -156,11 +170,21 @@ export function createChangeStore(db: Database) {
       });
       const [first] = rows;
       if (first === undefined) throw leaseRowMissing();
-      const { leaseMs, waitMs, timeline, standby, time, forgottenXid, changeCount } = first;
+      const { leaseMs, waitMs, timeline, standby, subscribed, time, forgottenXid, changeCount } = first;
       const snapshot = parseSnapshot(first.snapshot);
       const isComplete = seesAllUpTo(forgottenXid, seen, snapshot) && changeCount <= maxChanges;
       const changes = isComplete ? changesOf(rows) : undefined;
-      return { snapshot, leaseMs, waitMs, timeline, unsafeSetting: first.unsafeSetting, standby, time, changes };
+      return {
+        snapshot,
+        leaseMs,
+        waitMs,
+        timeline,
+        unsafeSetting: first.unsafeSetting,
+        standby,
+        subscribed,
+        time,
+        changes,
+      };
     },
 
     /** Invalidates all signed cache entries: from now on, transaction ids may be assigned a second time. */

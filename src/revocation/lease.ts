@@ -26,6 +26,12 @@ export interface Lease {
    * in the database, too. Throws if it cannot be known, because a clock has jumped since the last answer.
    */
   databaseTime(): Date;
+  /**
+   * The end of the lease by the database's clock. A change that is not known here is not acknowledged earlier. So a
+   * statement that was decided on under the lease keeps the promise of revocation if it begins in time, even if it was
+   * delayed on its way.
+   */
+  databaseDeadline(): Date;
 }
 
 /** The maximum drift between the two clocks within one lease. Beyond it the monotonic clock is no longer trusted. */
@@ -68,7 +74,9 @@ export function createLease(
   /** Wall time minus monotonic time when the lease was obtained. It differs after the machine was suspended. */
   let offset = 0;
   /** The database's time in the last answer, and the readings of our clocks when that poll was sent. */
-  let lastAnswer: { time: number; wall: number; sentAt: number } | undefined;
+  let lastAnswer: { time: number; wall: number; sentAt: number; deadline: number } | undefined;
+  /** Once the tables were subscribed to those of another server, cached values may lack changes for good. */
+  let wasSubscribed = false;
   let inFlight: Promise<void> | undefined;
   let queued: Promise<void> | undefined;
 
@@ -80,6 +88,8 @@ export function createLease(
     const sentAt = clock.monotonic();
     const found = await source.changedSince(since);
     if (found.standby) throw unusable("the database is a standby or read-only, and may not know the latest changes");
+    wasSubscribed ||= found.subscribed;
+    if (wasSubscribed) throw unusable("logical replication has changed the tables; drop the subscription, and restart");
     if (found.unsafeSetting !== null) throw unusable(`${found.unsafeSetting}: acknowledged changes could be lost`);
 
     // Another timeline may lack changes that this process has seen, so its own recent past is read.
@@ -95,8 +105,10 @@ export function createLease(
     if (found.changes === undefined) changeLog.reset(found.snapshot, timeline);
     else changeLog.append(found.snapshot, found.changes);
     onChanges(isOtherTimeline ? undefined : found.changes);
-    lastAnswer = { time: found.time, wall, sentAt };
     ({ leaseMs, waitMs } = found);
+    // The database took the snapshot after the poll was sent, and may have read its clock up to this much later.
+    const laterMs = (clock.monotonic() - sentAt) * maxSpeedRatio;
+    lastAnswer = { time: found.time, wall, sentAt, deadline: found.time - laterMs + leaseMs };
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
   }
@@ -157,6 +169,7 @@ export function createLease(
         throw unusable("a clock of this machine was set, or has stood still");
       return new Date(lastAnswer.time + Math.max(monotonicMs, wallMs) * maxSpeedRatio);
     },
+    databaseDeadline: () => new Date(lastAnswer?.deadline ?? 0),
   };
 }
 
@@ -185,9 +198,12 @@ async function passed(ms: number, clock: Clock): Promise<void> {
 /** The number of past transactions whose changes a process reads at first, when it knows nothing of the past. */
 const recentTransactions = 10_000;
 
-/** The snapshot to begin with, early enough to use the entries that other replicas have left in Redis. */
+/**
+ * The snapshot to begin with, early enough to use the entries that other replicas have left in Redis. It includes the
+ * stamp 0 of rows that were never changed: after a restore into a new server, these are most rows of all tables.
+ */
 export function recentSnapshot({ xmin }: Snapshot): Snapshot {
-  return snapshotBefore(Math.max(0, xmin - recentTransactions));
+  return snapshotBefore(Math.max(1, xmin - recentTransactions));
 }
 
 /** PostgreSQL answered, but no lease can depend on the answer. */

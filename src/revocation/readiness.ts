@@ -18,7 +18,7 @@ export function createReadiness(lease: Lease, cache: Cache | undefined): Readine
       await lease.ensure();
       if (ended) throw serviceShuttingDown(); // the shutdown may have begun while the lease was renewed
       const inUse = cache?.inUse ? "in use" : "out of use";
-      return { status: "ready", lease: "held", redis: cache ? inUse : "none" };
+      return { status: "ready", lease: "valid", redis: cache ? inUse : "none" };
     },
     end() {
       ended = true;

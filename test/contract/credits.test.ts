@@ -358,6 +358,20 @@ describe("bad input is refused, names its field, and changes nothing:", () => {
     });
   }
 
+  everyProtocol("credits of a verification without a cost: only a cost of 0 that is sent is free", async (scene) => {
+    const { key, keyId } = await createKey(scene, { remaining: 3 });
+    await expectRefused(scene, "verifyKey", { key, credits: {} }, "credits.cost");
+    await expectRefused(scene, "verifyKey", { key, credits: { cost: undefined } }, "credits.cost");
+    expect(await verify(scene, key, { credits: { cost: 0 } })).toMatchObject({ valid: true, credits: 3 });
+    expect(await creditsOf(scene, keyId)).toEqual({ remaining: 3 });
+  });
+
+  someProtocols(["http"], "a cost of null", async (scene) => {
+    const { key, keyId } = await createKey(scene, { remaining: 3 });
+    await expectRefused(scene, "verifyKey", { key, credits: { cost: null } }, "credits.cost");
+    expect(await creditsOf(scene, keyId)).toEqual({ remaining: 3 });
+  });
+
   everyProtocol("a cost below 0 or beyond the maximum of a verification", async (scene) => {
     const { key, keyId } = await createKey(scene, { remaining: 3 });
     for (const cost of [-1, 1_000_000_001])

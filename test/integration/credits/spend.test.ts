@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import type { Call } from "../../../src/call/call.js";
 import { createCreditSpender, spenderPool, spenderSettings } from "../../../src/credits/spender.js";
-import { createCreditsStore, type Spend } from "../../../src/credits/store.js";
+import { createCreditsStore, isTooLate, type Spend } from "../../../src/credits/store.js";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import { insertCredits, storedCredits } from "../../support/credit-rows.js";
 import { createDatabase } from "../../support/harness.js";
@@ -26,8 +26,15 @@ afterAll(async () => {
   await database.drop();
 });
 
-const storeOf = (replica: number) => createCreditsStore(replicas[replica] as Database);
-const spenderOf = (replica: number) => createCreditSpender(storeOf(replica), () => {});
+const noDeadline = () => new Date("9999-12-31");
+const storeOf = (replica: number) => createCreditsStore(replicas[replica] as Database, noDeadline);
+const spenderOf = (replica: number, settings = spenderSettings) => {
+  const spender = createCreditSpender(storeOf(replica), () => {}, settings);
+  return {
+    spend: async (call: Call, keyId: string, cost: number) =>
+      (await spender.spend(call, keyId, cost, () => true)) ?? expect.fail("the spend was left out"),
+  };
+};
 const callOf = (workspaceId: string): Call => ({
   requestId: "req_test",
   deadline: Number.POSITIVE_INFINITY,
@@ -108,6 +115,15 @@ describe("one statement", () => {
     expect(row?.at).toBe("00:00:00.000");
   });
 
+  it("that begins after its deadline, e.g. because it was delayed on its way, spends nothing", async () => {
+    await insertCredits(sql, "ws_late", { late_a: 5 });
+    const spendUntil = (deadline: number) =>
+      createCreditsStore(replicas[0] as Database, () => new Date(deadline)).spend([{ keyId: "late_a", cost: 1 }], 0);
+    await expect(spendUntil(Date.now() - 60_000)).rejects.toSatisfy(isTooLate);
+    expect(await storedCredits(sql, "late_a")).toEqual({ late_a: 5 });
+    expect(await spendUntil(Date.now() + 60_000)).toEqual([{ spent: true, remaining: 4 }]);
+  });
+
   it("writes only the rows that change", async () => {
     await insertCredits(sql, "ws_idle", { idle_a: 0, idle_b: 1 });
     const version = async () =>
@@ -182,7 +198,7 @@ describe("while a transaction keeps the row of one key locked", () => {
 
   it("its spends fail in the end, and spend nothing", async () => {
     await insertCredits(sql, "ws_hung", { hung_a: 100 });
-    const spender = createCreditSpender(storeOf(0), () => {}, { ...spenderSettings, separateLockWaitMs: 200 });
+    const spender = spenderOf(0, { ...spenderSettings, separateLockWaitMs: 200 });
     await sql.begin(async (transaction) => {
       await transaction`select from key_credits where key_id = 'hung_a' for update`;
       await expect(spender.spend(callOf("ws_hung"), "hung_a", 1)).rejects.toMatchObject({ code: "55P03" });
@@ -198,7 +214,7 @@ it("a spend reads no more than its row, also if its plan was made while the tabl
   const own = openSql(other.url, { max: 1, onnotice: () => {} });
   const replica = openDatabase(other.url, spenderPool);
   try {
-    const store = createCreditsStore(replica);
+    const store = createCreditsStore(replica, noDeadline);
     await insertCredits(own, "ws_plan", { plan_a: 1_000 });
     const one = [{ keyId: "plan_a", cost: 1 }];
     // PostgreSQL decides after five executions whether it plans anew for each of them.

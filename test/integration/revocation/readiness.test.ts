@@ -13,12 +13,12 @@ describe("readiness", () => {
     const app = await openTestApp({ redis: redisAt(proxy.url), metricsPort: 0 });
     try {
       await redisInUse(app);
-      expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "held", redis: "in use" });
+      expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "valid", redis: "in use" });
       expect(await readMetric(app, "redis_in_use")).toBe(1);
       // Without Redis the service is slower, but ready.
       proxy.cut();
       await expect.poll(() => readMetric(app, "redis_in_use"), { timeout: 5_000 }).toBe(0);
-      expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "held", redis: "out of use" });
+      expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "valid", redis: "out of use" });
       proxy.resume();
       await redisInUse(app);
     } finally {
@@ -29,7 +29,7 @@ describe("readiness", () => {
 
   it("reports that no Redis is configured", async () => {
     const app = await openTestApp({ redis: undefined });
-    expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "held", redis: "none" });
+    expect(expectSuccess(await readiness(app))).toEqual({ status: "ready", lease: "valid", redis: "none" });
     await app.close();
   });
 });

@@ -16,6 +16,7 @@ let own: OwnPostgres;
 let app: TestApp;
 let protocols: ProtocolClients;
 let sql: postgres.Sql;
+let committer: postgres.Sql;
 let workspaceId: string;
 let key: string;
 
@@ -23,6 +24,7 @@ beforeAll(async () => {
   own = await openOwnPostgres();
   await migrateDatabase(own.url);
   sql = openSql(own.url, { max: 1, onnotice: () => {} });
+  committer = openSql(own.url, { max: 1, onnotice: () => {} });
   await sql`update cluster_state set lease_ms = 50, wait_ms = 50`;
   app = await openTestApp({ databaseUrl: own.url });
   protocols = openProtocols(app);
@@ -30,6 +32,7 @@ beforeAll(async () => {
 afterAll(async () => {
   protocols?.close();
   await app?.close();
+  await committer?.end({ timeout: 1 });
   await sql?.end({ timeout: 1 });
   await own?.close();
 });
@@ -45,22 +48,32 @@ async function requireStandby(required: boolean): Promise<void> {
   await sql`select pg_reload_conf()`;
   const setting = async () => (await sql`select current_setting('synchronous_standby_names') as names`)[0]?.["names"];
   await expect.poll(setting).toBe(names);
+  // Commits follow the setting only when the checkpointer has read it, which no view of PostgreSQL shows.
+  if (required) await expect.poll(() => cancelWaitsUntil(commit())).toBeGreaterThan(0);
 }
+
+/** Commits a transaction that changes nothing. */
+const commit = () => committer`select pg_logical_emit_message(true, 'test', '')`;
 
 /** Cancels every wait for the standby, as administrators and timeouts do, until the call ends. */
 async function cancelWaits<T>(response: Promise<T>): Promise<T> {
+  expect(await cancelWaitsUntil(response), "commits that waited for the standby").toBeGreaterThan(0);
+  return response;
+}
+
+/** @returns how many waits were cancelled */
+async function cancelWaitsUntil(work: Promise<unknown>): Promise<number> {
   let ended = false;
   const onEnd = () => {
     ended = true;
   };
-  response.then(onEnd, onEnd);
+  work.then(onEnd, onEnd);
   let cancelled = 0;
   while (!ended) {
     const found = await sql`select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'`;
     cancelled += found.count;
   }
-  expect(cancelled, "commits that waited for the standby").toBeGreaterThan(0);
-  return response;
+  return cancelled;
 }
 
 const outcomeUnknown = {

@@ -1,3 +1,4 @@
+import { queryObjects } from "node:v8";
 import { describe, expect, it } from "vitest";
 import { createSpendQueue, type WaitingSpend } from "../../../src/credits/spend-queue.js";
 
@@ -60,5 +61,27 @@ describe("spends that wait for a statement", () => {
     expect(["b", "c"].map((workspaceId) => queue.add(spendOf(workspaceId)))).toEqual([true, false]);
     queue.take(2);
     expect(queue.add(spendOf("c"))).toBe(true);
+  });
+
+  it("are no longer referenced once they are taken, also if the queue of their workspace never gets empty", () => {
+    /** A class of its own, so that its instances in the heap can be counted. */
+    class CountedSpend implements WaitingSpend {
+      readonly workspaceId = "a";
+      readonly keyId = "key of a";
+      readonly cost = 1;
+      cancelled = false;
+    }
+    const queue = createSpendQueue<CountedSpend>(limits);
+    const add = (spends: number) => {
+      for (let count = 0; count < spends; count++) queue.add(new CountedSpend());
+    };
+    add(50);
+    for (let round = 0; round < 100; round++) {
+      expect(queue.take(20).length).toBe(20);
+      add(20);
+    }
+    // Of 2,050. It collects garbage first. An array of the last round may still be on the stack.
+    expect(queryObjects(CountedSpend, { format: "count" })).toBeLessThanOrEqual(50 + 20);
+    expect(queue.take(100).length).toBe(50);
   });
 });

@@ -42,8 +42,8 @@ function open(settings: Partial<SpenderSettings> = {}) {
     /** The statement that was sent last. */
     last: () => statements.at(-1) ?? expect.fail("no statement was sent"),
     shed: () => shed,
-    spend(keyId: string, cost = 1, call = callOf("workspace")) {
-      const outcome = spender.spend(call, keyId, cost);
+    spend(keyId: string, cost = 1, call = callOf("workspace"), isCurrent = () => true) {
+      const outcome = spender.spend(call, keyId, cost, isCurrent);
       outcome.catch(() => {}); // awaited later
       return outcome;
     },
@@ -144,6 +144,70 @@ describe("a call that ends", () => {
     await expect(spend("a", 1, call)).rejects.toBeInstanceOf(ApiError);
     await turn();
     expect(statements).toEqual([]);
+  });
+});
+
+describe("a spend whose reason no longer holds", () => {
+  const call = callOf("workspace");
+
+  it("when its statement is sent is left out, and its call learns that", async () => {
+    const { spend, statements, last } = open();
+    let current = true;
+    spend("a");
+    await turn();
+    const outdated = spend("b", 1, call, () => current);
+    const other = spend("c");
+    current = false;
+    await last().answer([spent(1)]);
+    expect(keysOf(last())).toEqual(["c"]);
+    expect(await outdated).toBeUndefined();
+    await last().answer([spent(2)]);
+    expect(await other).toEqual(spent(2));
+    expect(statements).toHaveLength(2);
+  });
+
+  it("is left out of the repetition without locked rows, even if the reason holds again later", async () => {
+    const { spend, last } = open();
+    const answers = [true, false, true];
+    const outdated = spend("b", 1, call, () => answers.shift() ?? true);
+    const other = spend("c");
+    await turn();
+    expect(keysOf(last())).toEqual(["b", "c"]);
+    await last().fail(lockTimeout());
+    expect(keysOf(last())).toEqual(["c"]);
+    expect(await outdated).toBeUndefined();
+    await last().answer([undefined]);
+    expect(keysOf(last())).toEqual(["c"]);
+    await last().answer([spent(2)]);
+    expect(await other).toEqual(spent(2));
+  });
+
+  it("by the time that its statement begins is not made, and its call learns that", async () => {
+    const { spend, last } = open();
+    const outdated = [spend("a"), spend("b")];
+    await turn();
+    await last().fail(Object.assign(new Error("the statement began after the lease"), { code: "LK002" }));
+    expect(await Promise.all(outdated)).toEqual([undefined, undefined]);
+  });
+
+  it("is left out of the statements for a key whose row was locked", async () => {
+    const { spend, statements, last } = open();
+    let current = true;
+    const first = spend("locked");
+    await turn();
+    await last().fail(lockTimeout());
+    await last().answer([undefined]);
+    const outdated = spend("locked", 1, call, () => current);
+    await turn();
+    current = false;
+    await last().answer([spent(1)]);
+    expect(await first).toEqual(spent(1));
+    expect(await outdated).toBeUndefined();
+    expect(statements).toHaveLength(3);
+    const next = spend("locked");
+    await turn();
+    await last().answer([spent(0)]);
+    expect(await next).toEqual(spent(0));
   });
 });
 

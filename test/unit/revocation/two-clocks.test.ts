@@ -10,23 +10,31 @@ const leaseMs = 250;
  */
 const waitMs = ((leaseMs + 5) * 13) / 11;
 
-/** A lease on a machine with simulated clocks. Each sleep advances them, then `whileAsleep` moves them further. */
-function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sleep: number) => void) {
+/**
+ * A lease on a machine with simulated clocks. Each sleep advances them, then `whileAsleep` moves them further. A poll takes
+ * `pollMs`, and the database reads its clock at the end.
+ */
+function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sleep: number) => void, pollMs = 0) {
   const clocks = { monotonic: 0, wall: 1_000_000 };
   let slept = 0;
   const source: ChangeSource = {
     connect: async () => {},
     startTimeline: async () => {},
-    changedSince: async (snapshot) => ({
-      snapshot,
-      leaseMs,
-      waitMs: leaseMs,
-      timeline: "timeline 1",
-      standby: false,
-      unsafeSetting: null,
-      time: 0,
-      changes: [],
-    }),
+    async changedSince(snapshot) {
+      clocks.monotonic += pollMs;
+      clocks.wall += pollMs;
+      return {
+        snapshot,
+        leaseMs,
+        waitMs: leaseMs,
+        timeline: "timeline 1",
+        standby: false,
+        subscribed: false,
+        unsafeSetting: null,
+        time: pollMs,
+        changes: [],
+      };
+    },
   };
   const clock = {
     monotonic: () => clocks.monotonic,
@@ -80,3 +88,15 @@ it("a change waits at most twice as long if its time of day is set back", async 
   expect(slept()).toBeGreaterThanOrEqual(waitMs);
   expect(slept()).toBeLessThan(2 * (waitMs + 5));
 });
+
+it.each([0, 40, 200])(
+  "by the database's clock, a lease ends no later than one lease time after the snapshot of its poll, which took %d ms",
+  async (pollMs) => {
+    const { lease } = openLease(() => {}, pollMs);
+    expect(lease.databaseDeadline().getTime(), "before the first poll, no statement may begin").toBe(0);
+    await lease.renew();
+    // The snapshot may be as old as the poll, whose beginning is 0 here. The clocks may differ in speed.
+    expect(lease.databaseDeadline().getTime()).toBeLessThanOrEqual(leaseMs);
+    expect(lease.databaseDeadline().getTime()).toBeGreaterThan(leaseMs - pollMs / 5 - 1);
+  },
+);

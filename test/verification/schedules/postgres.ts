@@ -193,6 +193,7 @@ export function createPostgres(
           waitMs: lease.waitMs,
           timeline: "timeline 1",
           standby: false,
+          subscribed: false,
           unsafeSetting: null,
           changes: losesDetails && dice.mishap(rarity.lost) ? undefined : changes,
           time: clockTime(),

@@ -4,6 +4,7 @@ import { createChangeLog } from "../../../src/revocation/change-log.js";
 import type { ChangeSource } from "../../../src/revocation/change-poller.js";
 import { createKeyCache, type KeyCache, type KeyCacheSources } from "../../../src/revocation/key-cache.js";
 import { createLease } from "../../../src/revocation/lease.js";
+import { createLookupLimit } from "../../../src/revocation/lookup-limit.js";
 import type { Snapshot } from "../../../src/revocation/snapshot.js";
 import type { Cache } from "../../../src/storage/redis/client.js";
 import type { Tally } from "./tally.js";
@@ -88,7 +89,7 @@ export function startReplica(
   };
 
   const keyCache = createKeyCache(lease, changeLog, counted, sources, 1_000_000);
-  const delegation = createDelegation(lease, keyCache, { record() {} }, { count() {} });
+  const delegation = createDelegation(lease, keyCache, { record() {} }, { count() {} }, createLookupLimit());
   return {
     ...keyCache,
     name,

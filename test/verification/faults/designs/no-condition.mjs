@@ -1,6 +1,6 @@
 // The service's own design, except that the statement of a change does not depend on the state of its caller. Broken,
 // because a change may wait for a connection, or in the network, while its caller is revoked.
-export { isCallerChanged } from "./authorized-key.as-built.js";
+export * from "./authorized-key.as-built.js";
 
 export function callerUnchanged(sql) {
   return sql`true`;
