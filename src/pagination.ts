@@ -51,7 +51,7 @@ export function buildPage<Row>(
  * gRPC clients accept 4 MiB per message by default, so pages are cut below that on every protocol. Limiting stored
  * `meta` instead would mean a limit five times smaller, only for a page of worst-case rows.
  */
-const maxPageBytes = 4_000_000;
+export const maxPageBytes = 4_000_000;
 
 /** How many of the rows fit into a page: at least one. No row is larger than a tenth of a page. */
 function countWithinMaxSize(rows: readonly unknown[]): number {

@@ -9,7 +9,7 @@ import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quot
 import type { RateLimitSettings } from "../revocation/key-state.js";
 import { type Fragment, jsonParameter, type Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import { contains, pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
 
 /** A stored identity. */
 export interface IdentityRow {
@@ -114,8 +114,7 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
           rows: sql`select identity_id, external_id from identities where ${after(sql)} order by ${order(sql)}`,
           column: sql`identity_id`,
           direction: sql`asc`,
-          // As a subquery, the search text is folded once, not again for each row.
-          filter: sql`strpos(case_folded(external_id), (select case_folded(${search}))) > 0`,
+          filter: contains(sql, sql`external_id`, search),
           limit: page.limit,
           whole: sql`select ${columns(sql)} from identities where identity_id`,
           id: (identityId) => identityId,

@@ -17,8 +17,8 @@ import { mintId } from "../ids.js";
 import type { CounterState } from "../limiter/counters.js";
 import type { KeyRecord, KeyState } from "../revocation/key-state.js";
 import type { AppliedLimit } from "./rate-limits.js";
+import type { KeyChanges, KeyRow, NewKey, Owner } from "./rows.js";
 import type { MintedSecret } from "./secret.js";
-import type { KeyChanges, KeyRow, NewKey, Owner } from "./store.js";
 
 /** Converts the row of a key to its message. */
 export function toKey(row: KeyRow): MessageInitShape<typeof KeySchema> {

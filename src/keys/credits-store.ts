@@ -12,7 +12,8 @@ import {
 import { insertIdempotencyRecord } from "../idempotency/store.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import type { Database } from "../storage/postgres/database.js";
-import { type KeyVersion, lockVersion } from "./store.js";
+import type { KeyVersion } from "./rows.js";
+import { lockVersion } from "./statement-parts.js";
 
 export type KeyCreditsStore = ReturnType<typeof createKeyCreditsStore>;
 
@@ -31,7 +32,11 @@ export function createKeyCreditsStore(db: Database, quotas: Quotas) {
     ): Promise<Credits | null | undefined> {
       const hasCredits = changes !== null;
       const [row] = await db.run(call, (sql) => {
-        const reached = endsCredits(changes) ? sql`null::text` : reachedQuota(sql, quotas, version.workspaceId, {});
+        const quota = reachedQuota(sql, quotas, version.workspaceId, {});
+        const reached = endsCredits(changes) ? sql`null::text` : quota;
+        // A change that no quota refuses can be repeated with any number of idempotency keys. Beyond the quota, it is made, but
+        // its response is not stored.
+        const recorded = sql`after where ${quota} is null`;
         // Spends are made without it. So has_credits is assigned only if it changes, and replicas keep the key cached.
         const assignment = version.hasCredits === hasCredits ? sql`` : sql`, has_credits = ${hasCredits}`;
         const completion = sql`json_build_object('credits', coalesce(${changedCredits(sql)}, '{}'))`;
@@ -43,7 +48,7 @@ export function createKeyCreditsStore(db: Database, quotas: Quotas) {
               where keys.key_id = (before).key_id and reached is null returning keys as after),
             ${creditsChange(sql, changes)}
             events as (${insertAuditEvents(sql, actor, creditsChanged(sql))})
-            ${insertIdempotencyRecord(sql, record, sql`after`, completion)}
+            ${insertIdempotencyRecord(sql, record, recorded, completion)}
           select reached, exists (select from after) as changed, ${changedCredits(sql)} as credits from quota`;
       });
       refuseBeyondQuota(quotas, row);

@@ -2,9 +2,10 @@ import type { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { type CallContext, callingKey, type Handlers } from "../call/context.js";
 import { invalidInput } from "../errors.js";
 import { toPermission, toRole } from "../permissions/convert.js";
-import type { PermissionsStore, RoleRow } from "../permissions/store.js";
+import type { RoleStore } from "../permissions/role-store.js";
+import type { PermissionsStore } from "../permissions/store.js";
 import type { KeyCache } from "../revocation/key-cache.js";
-import type { KeyChanges, KeyRow, KeyVersion } from "./store.js";
+import type { KeyChanges, KeyRow, KeyVersion } from "./rows.js";
 
 /** Changes a key to what a function makes of its present version, and returns the changed row. */
 export type ChangeKey = (
@@ -23,7 +24,12 @@ const maxPermissions = 100;
 const maxRoles = 20;
 
 /** The permissions and roles of a key, added, removed or replaced. */
-export function createGrants(change: ChangeKey, catalogue: PermissionsStore, keyCache: KeyCache): Grants {
+export function createGrants(
+  change: ChangeKey,
+  catalogue: PermissionsStore,
+  roleStore: RoleStore,
+  keyCache: KeyCache,
+): Grants {
   /** Changes the permissions of a key, and describes those that it has then. */
   async function changePermissions(
     keyId: string,
@@ -46,8 +52,8 @@ export function createGrants(change: ChangeKey, catalogue: PermissionsStore, key
     const { workspaceId } = callingKey(context);
     const row = await change(keyId, ({ roles }) => changed(roles), context);
     await keyCache.awaitPropagation();
-    const roles = await catalogue.findRoles(context.call, workspaceId, row.roles);
-    return { roles: roles.map(withoutDescriptions).map(toRole) };
+    const roles = await roleStore.findRoles(context.call, workspaceId, row.roles);
+    return { roles: roles.map(toRole) };
   }
 
   return {
@@ -103,9 +109,4 @@ function isCalled({ roleId, name }: KeyVersion["roles"][number], role: string): 
 
 function tooMany(location: string, max: number) {
   return invalidInput([{ location, message: `must not give the key more than ${max} in all; remove others first` }]);
-}
-
-/** With the descriptions of all permissions of 20 roles, a response could exceed the message limit of gRPC clients. */
-function withoutDescriptions(role: RoleRow): RoleRow {
-  return { ...role, permissions: role.permissions.map((permission) => ({ ...permission, description: null })) };
 }

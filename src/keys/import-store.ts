@@ -11,7 +11,7 @@ import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quot
 import type { RateLimitSettings } from "../revocation/key-state.js";
 import { isUniqueViolation, jsonParameter, textArrayParameter } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import { selectRoles } from "./store.js";
+import { selectRoles } from "./statement-parts.js";
 
 /** A key of another service, to be stored by the hash of its secret. */
 export interface ImportedKey {
@@ -44,6 +44,8 @@ export interface ImportReferences {
   readonly hashes: readonly string[];
   /** Those of the roles that exist. */
   readonly roles: readonly { readonly roleId: string; readonly name: string }[];
+  /** True if there is no API to be found. */
+  readonly apiExists: boolean;
 }
 
 export type ImportStore = ReturnType<typeof createImportStore>;
@@ -59,6 +61,7 @@ export function createImportStore(db: Database, quotas: Quotas) {
       workspaceId: string,
       hashes: readonly string[],
       roles: readonly string[],
+      apiId: string | null,
     ): Promise<ImportReferences> {
       const [row] = await db.run(
         call,
@@ -71,9 +74,11 @@ export function createImportStore(db: Database, quotas: Quotas) {
             where workspace_id = ${workspaceId} and hash = any (array(select hash from given)))
             as hashes,
           (select coalesce(json_agg(json_build_object('roleId', role_id, 'name', name)), '[]')
-            from (${selectRoles(sql, workspaceId, roles)}) as found) as roles`,
+            from (${selectRoles(sql, workspaceId, roles)}) as found) as roles,
+          ${apiId}::text is null or exists (
+            select from apis where workspace_id = ${workspaceId} and api_id = ${apiId} and deleted_at is null) as api_exists`,
       );
-      return row ?? { hashes: [], roles: [] };
+      return row ?? { hashes: [], roles: [], apiExists: false };
     },
 
     /**

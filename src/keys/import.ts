@@ -2,7 +2,7 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { KeysService, ImportedKey as RequestedKey } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { actorOf, callingKey, type Handlers } from "../call/context.js";
 import { fromCredits } from "../credits/convert.js";
-import { invalidInput, roleNotFound } from "../errors.js";
+import { apiNotFound, invalidInput, roleNotFound } from "../errors.js";
 import { fromRateLimits } from "../identities/convert.js";
 import { mintId } from "../ids.js";
 import type { KeyCache } from "../revocation/key-cache.js";
@@ -24,8 +24,9 @@ export function createImport(
       const timeline = keyCache.knownTimeline();
       // Retries if a hash or a role changes between the check and the import.
       for (;;) {
-        const found = await store.readReferences(call, workspaceId, hashes, roles);
+        const found = await store.readReferences(call, workspaceId, hashes, roles, apiId);
         const roleIdOf = roleIdsOf(found.roles, roles);
+        if (!found.apiExists) throw apiNotFound();
         const existing = new Set(found.hashes);
         const added = requested.filter(({ hash }) => !existing.has(hash));
         const imported = added.map(({ key, hash }) => toImportedKey(key, hash, roleIdOf));

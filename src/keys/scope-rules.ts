@@ -1,7 +1,7 @@
 import type { KeyCaller } from "../call/context.js";
 import { covers } from "../call/permissions.js";
 import { expiryExceedsCaller, invalidInput, keyExceedsCaller, scopeExceedsCaller, selfEscalation } from "../errors.js";
-import type { KeyChanges, KeyVersion, NewKey } from "./store.js";
+import type { KeyChanges, KeyVersion, NewKey } from "./rows.js";
 
 // What a key may do with keys, itself included:
 //

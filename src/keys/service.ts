@@ -4,6 +4,7 @@ import { creditsChangesOf } from "../credits/convert.js";
 import { identityNotFound, invalidInput, keyNotFound } from "../errors.js";
 import { mintId } from "../ids.js";
 import { buildPage, parsePageRequest } from "../pagination.js";
+import type { RoleStore } from "../permissions/role-store.js";
 import type { PermissionsStore } from "../permissions/store.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import { toPeriod, toUsage } from "../usage/convert.js";
@@ -13,9 +14,10 @@ import { mayExist } from "./find-key.js";
 import { type ChangeKey, createGrants } from "./grants.js";
 import { createImport } from "./import.js";
 import type { ImportStore } from "./import-store.js";
+import type { KeyChanges } from "./rows.js";
 import { checkCreation, checkDeletion, checkGrantedScopes, checkReroll, checkUpdate } from "./scope-rules.js";
 import { hashSecret, mintSecret, prefixOf, randomBytesOf } from "./secret.js";
-import type { KeyChanges, KeysStore } from "./store.js";
+import type { KeysStore } from "./store.js";
 import type { VerifyKey } from "./verification.js";
 
 /** The keys of the caller's workspace. */
@@ -23,6 +25,7 @@ export function createKeysService(
   store: KeysStore,
   imports: ImportStore,
   catalogue: PermissionsStore,
+  roles: RoleStore,
   keyCache: KeyCache,
   verifyKey: VerifyKey,
   usage: Pick<UsageStore, "readUsage">,
@@ -62,7 +65,7 @@ export function createKeysService(
   }
 
   return {
-    ...createGrants(change, catalogue, keyCache),
+    ...createGrants(change, catalogue, roles, keyCache),
     ...createImport(imports, keyCache),
 
     async createKey(request, context) {

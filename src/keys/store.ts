@@ -1,121 +1,48 @@
-import type { JsonObject } from "@bufbuild/protobuf";
 import { type AuditFact, hasChanged, insertAuditEvents } from "../audit/store.js";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { Actor } from "../call/context.js";
 import {
-  type Credits,
-  type CreditsChanges,
   changedCredits,
   creditsChange,
   creditsChanged,
   creditsCreated,
   creditsCreation,
   creditsInherited,
-  creditsOfKey,
   creditsSuccession,
-  endsCredits,
 } from "../credits/store.js";
-import { apiNotFound, roleNotFound } from "../errors.js";
+import { apiNotFound } from "../errors.js";
 import { insertIdempotencyRecord } from "../idempotency/store.js";
-import { idOf, insertion, type NewIdentity } from "../identities/store.js";
+import { idOf } from "../identities/store.js";
 import type { PageRequest } from "../pagination.js";
-import type { Quotas } from "../quotas/quotas.js";
-import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
+import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import { callerUnchanged } from "../revocation/authorized-key.js";
-import type { KeyRecord, RateLimitSettings } from "../revocation/key-state.js";
-import {
-  type Fragment,
-  type InSnapshot,
-  jsonParameter,
-  type Statement,
-  textArrayParameter,
-} from "../storage/postgres/connection.js";
+import type { KeyRecord } from "../revocation/key-state.js";
+import type { InSnapshot, Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
-
-/** A key to be stored. */
-export interface NewKey {
-  readonly keyId: string;
-  readonly workspaceId: string;
-  /** SHA-256 of its secret, in hex. */
-  readonly hash: string;
-  readonly start: string;
-  readonly name: string | null;
-  readonly enabled: boolean;
-  /** What the key may do with this service. */
-  readonly scopes: readonly string[];
-  /** What the key may do in the user's own application. */
-  readonly permissions: readonly string[];
-  /** Its roles, by their names or ids. */
-  readonly roles: readonly string[];
-  readonly apiId: string | null;
-  readonly ratelimits: readonly RateLimitSettings[];
-  /** Null: its verifications need none. */
-  readonly credits: Credits | null;
-  readonly meta: JsonObject | null;
-  readonly expiresAt: Date | null;
-}
-
-/** A stored key with its identity and the names of its roles. */
-export interface KeyRow extends Omit<NewKey, "hash"> {
-  readonly createdAt: Date;
-  readonly updatedAt: Date;
-  readonly lastUsedAt: Date | null;
-  readonly identityId: string | null;
-  readonly externalId: string;
-  readonly identityMeta: JsonObject;
-  readonly identityRatelimits: readonly RateLimitSettings[];
-  readonly identityCreatedAt: Date;
-  readonly identityUpdatedAt: Date;
-}
-
-/** The changes of an update. An undefined field stays as it is. */
-export interface KeyChanges {
-  readonly name?: string | null;
-  readonly enabled?: boolean;
-  readonly scopes?: readonly string[];
-  readonly permissions?: readonly string[];
-  /** By their names or ids. */
-  readonly roles?: readonly string[];
-  /** The ids of roles that the key keeps besides `roles`, also if they are being deleted. */
-  readonly keptRoleIds?: readonly string[];
-  readonly ratelimits?: readonly RateLimitSettings[];
-  /** Null: its verifications need none any more. */
-  readonly credits?: CreditsChanges | null;
-  readonly meta?: JsonObject | null;
-  readonly expiresAt?: Date | null;
-  /** Null removes the identity from the key. */
-  readonly owner?: Owner | null;
-}
-
-/** The owner of a key: an existing identity, or one that is created with the key if it does not exist. */
-export type Owner =
-  | { readonly kind: "existing"; readonly identityId: string }
-  | { readonly kind: "named"; readonly identity: NewIdentity };
-
-/** The state of a key that a change is checked against. */
-export interface KeyVersion
-  extends Pick<NewKey, "keyId" | "workspaceId" | "start" | "enabled" | "scopes" | "permissions" | "expiresAt"> {
-  /** The roles of the key that were not deleted, in the order of `role_ids`. */
-  readonly roles: readonly { readonly roleId: string; readonly name: string }[];
-  /** The expiry that was set: a reroll may have ended the key earlier. */
-  readonly configuredExpiresAt: Date | null;
-  /** Whether the configured expiry has passed. */
-  readonly isExpired: boolean;
-  readonly hasCredits: boolean;
-  /** The transaction of the last change. While it is the same, so are all fields of this version but `roles`. */
-  readonly changedXid: string;
-}
-
-/** The fields of a successor that differ from the key it replaces. */
-export type Successor = Pick<NewKey, "keyId" | "hash" | "start">;
-
-/** The keys to list. An undefined field does not filter. */
-export interface KeyFilter {
-  readonly apiId: string | undefined;
-  readonly externalId: string | undefined;
-  readonly enabled: boolean | undefined;
-}
+import type { KeyChanges, KeyFilter, KeyRow, KeyVersion, NewKey, Owner, Successor } from "./rows.js";
+import {
+  assignments,
+  configuredExpiry,
+  hashBytes,
+  inLiveApi,
+  isLiveApi,
+  isNewOwner,
+  keyColumns,
+  keyCreated,
+  keyCreation,
+  liveRoles,
+  lockVersion,
+  onlyRemoves,
+  ownerCreated,
+  ownerParts,
+  referenceParts,
+  refuseUnknownReferences,
+  roleNames,
+  selectKeys,
+  type UnknownReferences,
+  withIdentity,
+} from "./statement-parts.js";
 
 export type KeysStore = ReturnType<typeof createKeysStore>;
 
@@ -138,7 +65,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       record: IdempotencyRecord | undefined,
     ): Promise<boolean> {
       const [row] = await db.run(call, (sql) => {
-        const growth = { keys: true, identities: isNew(sql, owner) };
+        const growth = { keys: true, identities: isNewOwner(sql, owner) };
         const references = referenceParts(sql, key);
         const ownerId = owner
           ? sql`select identity_id from owner, quota where reached is null and ${references.exist}`
@@ -176,7 +103,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
         from keys join workspaces using (workspace_id)
           left join apis on apis.api_id = keys.api_id
           left join identities on identities.identity_id = keys.identity_id and identities.deleted_at is null
-        where hash = ${bytes(hash)} and keys.deleted_at is null and apis.deleted_at is null
+        where hash = ${hashBytes(hash)} and keys.deleted_at is null and apis.deleted_at is null
           and workspaces.deleted_at is null`,
       );
       return row;
@@ -198,7 +125,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
 
     async findKey(call: Call, workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
       const [row] = await db.readOne(call, (sql) =>
-        select(sql, sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`),
+        selectKeys(sql, sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`),
       );
       return row;
     },
@@ -225,7 +152,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
 
     async findKeyByHash(call: Call, workspaceId: string, hash: string): Promise<KeyRow | undefined> {
       const [row] = await db.readOne(call, (sql) =>
-        select(sql, sql`keys.workspace_id = ${workspaceId} and hash = ${bytes(hash)}`),
+        selectKeys(sql, sql`keys.workspace_id = ${workspaceId} and hash = ${hashBytes(hash)}`),
       );
       return row;
     },
@@ -272,7 +199,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
           direction: sql`asc`,
           filter: sql`deleted_at is null and ${inState(sql)} and ${ofApi}`,
           limit: page.limit,
-          whole: select(sql, sql`key_id`),
+          whole: selectKeys(sql, sql`key_id`),
           id: (keyId) => keyId,
         });
       });
@@ -292,7 +219,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
           select (a.after).workspace_id, (a.after).key_id, audit_snapshot(b.before), audit_snapshot(a.after)
           from before b, after a
           where ${hasChanged(sql)}`;
-        const reached = reachedQuota(sql, quotas, version.workspaceId, { identities: isNew(sql, owner) });
+        const reached = reachedQuota(sql, quotas, version.workspaceId, { identities: isNewOwner(sql, owner) });
         const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
         const references = referenceParts(sql, {
           workspaceId: version.workspaceId,
@@ -379,7 +306,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
             made as (
               insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, role_ids, api_id,
                 ratelimits, has_credits, identity_id, meta, expires_at, created_at, updated_at)
-              select ${successor.keyId}, workspace_id, ${bytes(successor.hash)}, ${successor.start}, name, enabled,
+              select ${successor.keyId}, workspace_id, ${hashBytes(successor.hash)}, ${successor.start}, name, enabled,
                 scopes, permissions, role_ids, api_id, ratelimits, has_credits, identity_id, meta, ${configuredExpiry(sql)},
                 now(), now()
               from (select (before).* from before) as b, quota where reached is null
@@ -416,258 +343,4 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       return left.map(({ keyId }) => keyId);
     },
   };
-}
-
-/**
- * The columns of a KeyRow, from `keys` and `identities`.
- *
- * @param credits an expression for the credits of the key, if the statement itself has changed them
- */
-function keyColumns(sql: Statement, credits: Fragment = creditsOfKey(sql)): Fragment {
-  return sql`
-    key_id, keys.workspace_id, start, name, enabled, scopes, permissions, ${roleNames(sql)} as roles, keys.api_id,
-    keys.ratelimits, ${credits} as credits, keys.meta, expires_at, last_used_at, keys.created_at, keys.updated_at, identities.identity_id,
-    external_id, identities.meta as identity_meta, identities.ratelimits as identity_ratelimits,
-    identities.created_at as identity_created_at, identities.updated_at as identity_updated_at`;
-}
-
-/** The names of the roles of a key, in order. */
-function roleNames(sql: Statement): Fragment {
-  return sql`
-    case when role_ids = '{}' then '{}' else (
-      select coalesce(array_agg(roles.name order by roles.name), '{}') from roles
-      where role_id = any (role_ids) and deleted_at is null) end`;
-}
-
-/** The roles of a key that were not deleted, with their ids and names. */
-function liveRoles(sql: Statement): Fragment {
-  return sql`
-    case when role_ids = '{}' then '[]'::json else (
-      select coalesce(json_agg(json_build_object('roleId', role_id, 'name', roles.name) order by position), '[]')
-      from unnest(role_ids) with ordinality as given (id, position) join roles on role_id = id
-      where roles.deleted_at is null) end`;
-}
-
-/** The condition that the API of a key was not deleted, and with it the key. */
-function inLiveApi(sql: Statement): Fragment {
-  return isLiveApi(sql, sql`keys.api_id`);
-}
-
-/**
- * The condition that an API was not deleted, or that there is none. Not with `exists`: for that, the planner may read all APIs
- * of all workspaces into a hash table.
- */
-function isLiveApi(sql: Statement, apiId: Fragment): Fragment {
-  return sql`(${apiId} is null or (select apis.deleted_at is null from apis where apis.api_id = ${apiId}))`;
-}
-
-/** Joins the identity of a key. A key may still refer to an identity that was deleted. */
-function withIdentity(sql: Statement): Fragment {
-  return sql`left join identities on identities.identity_id = keys.identity_id and identities.deleted_at is null`;
-}
-
-/** Keys that are not deleted. */
-function select(sql: Statement, condition: Fragment) {
-  return sql<KeyRow[]>`
-    select ${keyColumns(sql)} from keys ${withIdentity(sql)}
-    where keys.deleted_at is null and ${inLiveApi(sql)} and ${condition}`;
-}
-
-/**
- * Locks a key, as the part of a statement called `before`. Empty if the key is no longer at this version, or its API was
- * deleted. The part locks the API and the identity of the key, too. An identity that was deleted is removed from the row, to
- * be written with the change.
- */
-export function lockVersion(sql: Statement, { workspaceId, keyId, changedXid }: KeyVersion): Fragment {
-  return sql`
-    select case when (before).identity_id is null or lock_live_identity((before).identity_id) is not null then before
-      else jsonb_populate_record(before, '{"identity_id": null}') end as before
-    from (
-      select keys as before from keys
-      where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
-        and changed_xid = ${changedXid}::xid8 for update) as found
-    where (before).api_id is null or lock_live_api((before).api_id) is not null`;
-}
-
-/** The expiry that was set for a key: a reroll may have ended it earlier. */
-function configuredExpiry(sql: Statement): Fragment {
-  return sql`nullif(coalesce(configured_expires_at, expires_at), 'infinity')`;
-}
-
-/**
- * The part `created` of a statement, which inserts a key.
- *
- * @param owner selects the identityId of the key's owner; if it selects no row, no key is inserted
- */
-export function keyCreation(sql: Statement, key: NewKey, owner: Fragment): Fragment {
-  return sql`
-    created as (
-      insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, role_ids, api_id, ratelimits,
-        has_credits, identity_id, meta, expires_at, created_at, updated_at)
-      select ${key.keyId}, ${key.workspaceId}, ${bytes(key.hash)}::bytea, ${key.start}, ${key.name}, ${key.enabled}::boolean,
-        ${textArrayParameter(sql, key.scopes)}, ${textArrayParameter(sql, key.permissions)}, ${roleIds(sql, key.roles)},
-        ${key.apiId}, ${jsonParameter(sql, key.ratelimits)}::json, ${key.credits !== null}::boolean, owner.*, ${key.meta && jsonParameter(sql, key.meta)}::json,
-        ${key.expiresAt}::timestamptz, now(), now()
-      from (${owner}) as owner
-      returning keys as created)`;
-}
-
-/** The event of the key that `keyCreation` inserts. */
-export function keyCreated(sql: Statement): AuditFact {
-  const facts = sql`select (created).workspace_id, (created).key_id, null::json, audit_snapshot(created) from created`;
-  return ["key.create", facts];
-}
-
-/** The result of a statement with `referenceParts`. */
-interface UnknownReferences {
-  readonly apiIsUnknown: boolean;
-  readonly unknownRole: string | null;
-}
-
-/**
- * The parts of a statement that find the API and the roles of a key, and lock them, so that they exist until its end. A
- * role can be given by its name or its id.
- */
-function referenceParts(
-  sql: Statement,
-  { workspaceId, roles, apiId }: Pick<NewKey, "workspaceId" | "roles" | "apiId">,
-) {
-  const given = textArrayParameter(sql, roles);
-  const noRole = roles.length === 0;
-  const unknownRole = noRole
-    ? sql`null::text`
-    : sql`(
-      select given from unnest(${given}) as given
-      where not exists (select from found_roles where given in (role_id, name)) limit 1)`;
-  const apiIsUnknown = apiId === null ? sql`false` : sql`not exists (select from found_api)`;
-  const rolePart = sql`found_roles as (${selectRoles(sql, workspaceId, roles)} for key share),`;
-  const apiPart = sql`
-    found_api as (
-      select from apis where workspace_id = ${workspaceId} and api_id = ${apiId} and deleted_at is null for key share),`;
-  return {
-    parts: sql`${noRole ? sql`` : rolePart}${apiId === null ? sql`` : apiPart}`,
-    exist: sql`(${unknownRole} is null and not ${apiIsUnknown})`,
-    unknown: sql`${unknownRole} as unknown_role, ${apiIsUnknown} as api_is_unknown`,
-  };
-}
-
-/** Roles by their names or ids. No name has the form of an id. */
-export function selectRoles(sql: Statement, workspaceId: string, given: readonly string[]): Fragment {
-  const names = textArrayParameter(sql, given);
-  return sql`
-    select role_id, name from roles
-    where workspace_id = ${workspaceId} and deleted_at is null and (role_id = any (${names}) or name = any (${names}))`;
-}
-
-/** Throws if the API or a role does not exist. The statement has then changed nothing. */
-function refuseUnknownReferences(found: UnknownReferences | undefined): void {
-  if (found?.apiIsUnknown) throw apiNotFound();
-  if (found && found.unknownRole !== null) throw roleNotFound(found.unknownRole);
-}
-
-/** The ids of the roles that the key keeps, and of those that `referenceParts` found. */
-function roleIds(sql: Statement, roles: readonly string[], kept: readonly string[] = []): Fragment {
-  const keptIds = textArrayParameter(sql, kept);
-  if (roles.length === 0) return sql`${keptIds}::text[]`;
-  return sql`(
-    ${keptIds}::text[] || (select array_agg(role_id order by role_id) from found_roles where role_id <> all (${keptIds})))`;
-}
-
-/**
- * The parts of a statement that find the owner or, if the part `quota` allows it, insert it. The part `owner` is empty if
- * there is none.
- *
- * @param condition under which it is inserted
- */
-function ownerParts(sql: Statement, workspaceId: string, owner: Owner | undefined, condition: Fragment): Fragment {
-  if (owner === undefined) return sql``;
-  if (owner.kind === "existing") {
-    const reference = { case: "identityId", value: owner.identityId } as const;
-    // The condition on deleted_at is repeated here: after waiting for a lock, PostgreSQL checks only this query's own.
-    return sql`owner as (
-      select identity_id from identities
-      where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for key share),`;
-  }
-  // An update that changes nothing: it finds and locks the row even if a concurrent statement is inserting it.
-  return sql`
-    resolved as (
-      ${insertion(sql, owner.identity)} where exists (select from quota where reached is null) and ${condition}
-      on conflict (workspace_id, external_id) where deleted_at is null do update set external_id = excluded.external_id
-      returning identities as owner, xmax = 0 as added),
-    owner as (select (owner).identity_id from resolved),`;
-}
-
-/** The condition that the owner will be inserted. */
-function isNew(sql: Statement, owner: Owner | undefined | null): Fragment | false {
-  if (owner?.kind !== "named") return false;
-  const { workspaceId, externalId } = owner.identity;
-  return sql`not exists (
-    select from identities where workspace_id = ${workspaceId} and external_id = ${externalId} and deleted_at is null)`;
-}
-
-/** The event of an inserted owner. */
-function ownerCreated(sql: Statement, owner: Owner | undefined | null): AuditFact[] {
-  if (owner?.kind !== "named") return [];
-  const facts = sql`
-    select (owner).workspace_id, (owner).identity_id, null::json, audit_snapshot(owner) from resolved where added`;
-  return [["identity.create", facts]];
-}
-
-function bytes(hex: string): Buffer {
-  return Buffer.from(hex, "hex");
-}
-
-/**
- * Whether a key ends with this expiry. An expiry in the past ends it, and no clock reverses that. A key that has ended is
- * usable again only with a later expiry than its present one.
- */
-function endedBy(sql: Statement, expiresAt: Date | null): Fragment {
-  if (expiresAt === null) return sql`false`;
-  return sql`(${expiresAt}::timestamptz <= clock_timestamp() or ended and ${expiresAt}::timestamptz <= expires_at)`;
-}
-
-/** Assigns only the changed columns. */
-function assignments(sql: Statement, changes: KeyChanges): Fragment {
-  const { name, enabled, scopes, permissions, roles, keptRoleIds, ratelimits, credits, meta, expiresAt, owner } =
-    changes;
-  return [
-    credits !== undefined && sql`has_credits = ${credits !== null}`,
-    roles !== undefined && sql`role_ids = ${roleIds(sql, roles, keptRoleIds)}`,
-    ratelimits !== undefined && sql`ratelimits = ${jsonParameter(sql, ratelimits)}`,
-    name !== undefined && sql`name = ${name}`,
-    enabled !== undefined && sql`enabled = ${enabled}`,
-    scopes !== undefined && sql`scopes = ${textArrayParameter(sql, scopes)}`,
-    permissions !== undefined && sql`permissions = ${textArrayParameter(sql, permissions)}`,
-    meta !== undefined && sql`meta = ${meta && jsonParameter(sql, meta)}`,
-    expiresAt !== undefined &&
-      sql`expires_at = ${expiresAt}, configured_expires_at = null, ended = ${endedBy(sql, expiresAt)}`,
-    owner === undefined
-      ? sql`identity_id = (before).identity_id`
-      : sql`identity_id = ${owner ? sql`(select identity_id from owner)` : null}`,
-  ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = now()`);
-}
-
-/**
- * The condition that a change only removes rights or data from the key `before`. No quota applies to such a change, so each
- * kind can be repeated only a few times: otherwise its audit events could grow without bound. So an earlier expiry must
- * at least halve the remaining time, and a smaller set of permissions must be a proper subset.
- */
-function onlyRemoves(sql: Statement, changes: KeyChanges): Fragment {
-  const { name, enabled, scopes, permissions, roles, keptRoleIds, ratelimits, credits, meta, expiresAt, owner } =
-    changes;
-  if (enabled === true || name || meta || owner || expiresAt === null) return sql`false`;
-  if (credits !== undefined && !endsCredits(credits)) return sql`false`;
-  // Without a rate limit, a key may do more; with other roles, too.
-  if (ratelimits || roles?.length) return sql`false`;
-  const isPart = (column: Fragment, given: readonly string[]) => sql`
-    ((before).${column} = ${textArrayParameter(sql, given)} or (before).${column} @> ${textArrayParameter(sql, given)}
-      and cardinality((before).${column}) > cardinality(${textArrayParameter(sql, given)}))`;
-  return [
-    scopes !== undefined && isPart(sql`scopes`, scopes),
-    permissions !== undefined && isPart(sql`permissions`, permissions),
-    roles !== undefined && isPart(sql`role_ids`, keptRoleIds ?? []),
-    expiresAt !== undefined &&
-      sql`((before).expires_at is null or ${expiresAt}::timestamptz = (before).expires_at
-        or (before).expires_at > now() and ${expiresAt}::timestamptz <= now() + ((before).expires_at - now()) / 2)`,
-  ].reduce<Fragment>((all, one) => (one ? sql`${all} and ${one}` : all), sql`true`);
 }

@@ -1,6 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { PermissionSchema, RoleSchema } from "../../gen/latchkey/v1/permission_pb.js";
-import type { PermissionRow, RoleRow } from "./store.js";
+import type { RoleRow } from "./role-store.js";
+import type { PermissionRow } from "./store.js";
 
 /** Converts a permission to its message. One that the catalogue does not contain is described by its slug alone. */
 export function toPermission(row: PermissionRow): MessageInitShape<typeof PermissionSchema> {

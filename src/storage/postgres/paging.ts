@@ -73,3 +73,8 @@ interface ScanEnd {
 export function readScannedPage<Row extends object>(found: readonly (Row & ScanEnd)[]): ScannedPage<Row> {
   return { rows: found.filter((row) => row.found), scannedTo: found[0]?.scannedTo ?? undefined };
 }
+
+/** The filter that a column contains a text, ignoring case. As a subquery, the text is folded once for all rows. */
+export function contains(sql: Statement, column: Fragment, text: string): Fragment {
+  return sql`strpos(case_folded(${column}), (select case_folded(${text}))) > 0`;
+}
