@@ -34,8 +34,16 @@ export function createCors(origins: readonly string[]): Cors {
   };
 }
 
-/** What clients need of responses: the request id, when to retry, the challenge, and errors in gRPC-Web. */
-const exposedHeaders = [...cors.exposedHeaders, "X-Request-Id", "Retry-After", "WWW-Authenticate"].join(", ");
+/** What clients need of responses: errors in gRPC-Web, and all headers that the OpenAPI document has. */
+const exposedHeaders = [
+  ...cors.exposedHeaders,
+  "X-Request-Id",
+  "Retry-After",
+  "RateLimit-Policy",
+  "RateLimit",
+  "WWW-Authenticate",
+  "Allow",
+].join(", ");
 
 /** The credential is a header that the page sets itself, so cookies and other credentials of browsers are not allowed. */
 const preflightHeaders = {

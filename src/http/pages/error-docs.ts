@@ -44,6 +44,7 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
     when: "The key has the right format, but it does not exist in this service, or it was deleted.",
     causes: [
       "The key was deleted with keys.deleteKey.",
+      "The API or the workspace of the key was deleted.",
       "The key belongs to another installation. For example, a key of a test installation does not exist in production.",
       "The database was restored to a time before the key was created.",
     ],
@@ -105,7 +106,7 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
     seeAlso: [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE, ErrorCode.AUTHORIZATION_WORKSPACE_DISABLED],
   },
   [ErrorCode.LIMITS_QUOTA_EXCEEDED]: {
-    when: "The workspace has reached its quota of keys, identities or stored bytes. Operations that only remove something are never refused because of a quota: disabling, deleting, and reducing permissions.",
+    when: "The workspace has reached its quota of keys, identities or stored bytes, or a namespace has its maximum number of overrides. Operations that only remove something are never refused because of a quota: disabling, deleting, and reducing permissions.",
     causes: [
       "Clients create keys or identities continually, and nothing deletes those that are no longer needed.",
       "The audit events of many changes count as stored bytes until they are older than `AUDIT_RETENTION_DAYS`.",
@@ -304,6 +305,7 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
       "A synchronous standby of the database has not confirmed the change. The change may or may not have taken effect.",
       "The request was a readiness probe, and the service is shutting down.",
       "The service is overloaded, and sheds calls before it starts to process them.",
+      "The workspace has 1,000 lookups in flight in this replica. Calls with keys or rate limit namespaces that are not cached need some.",
     ],
     remedy: "Retry after the delay in `Retry-After`; over gRPC, after the delay in `RetryInfo`.",
     seeAlso: [ErrorCode.APPLICATION_DEADLINE_EXCEEDED, ErrorCode.APPLICATION_UNEXPECTED_ERROR],

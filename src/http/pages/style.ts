@@ -95,8 +95,8 @@ pre b { color: var(--brass); font-weight: inherit; }
 
 .aside { columns: 12rem; padding: 2rem 0; border-top: 1px solid var(--rule); font-size: .95rem; }
 .aside h2 { column-span: all; margin: 0; font-size: 1.15rem; }
-.aside section { break-inside: avoid; }
-.aside h3 { margin: 1.1rem 0 .2rem; color: var(--soft); font: 600 .875rem/1.5 system-ui, "Liberation Sans", sans-serif; }
+.aside section { break-inside: avoid; padding-top: 1.1rem; }
+.aside h3 { margin: 0 0 .2rem; color: var(--soft); font: 600 .875rem/1.5 system-ui, "Liberation Sans", sans-serif; }
 .aside ul { padding: 0; list-style: none; }
 .aside li { margin: 0; }
 .aside a { display: inline-block; padding: .1rem 0; color: var(--ink); font: .85rem/1.6 var(--mono); text-decoration: none; }

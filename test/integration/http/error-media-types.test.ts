@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { expectError, expectSuccess, post, send } from "../../support/clients/http-requests.js";
-import { openFileService } from "../../support/file-service.js";
+import { openFileService, openRateLimitedService } from "../../support/file-service.js";
 import { keyOperations, operationOf, operatorOperations } from "../../support/operations.js";
 
 // Written by hand from the error classes of the client: it accepts each error under one media type only.
@@ -8,8 +8,7 @@ const json = "application/json; charset=utf-8";
 const problem = "application/problem+json; charset=utf-8";
 
 const { origin, key } = await openFileService();
-const limited = await openFileService({ rateLimit: { requests: 1, windowSeconds: 600 } });
-expectSuccess(await post(limited.origin, "/v1/keys.listKeys", limited.key, {}));
+const limited = await openRateLimitedService();
 
 const deleteIdentity = "/v2/identities.deleteIdentity";
 const others = [...keyOperations, ...operatorOperations].filter((name) => name !== "deleteIdentity");

@@ -1,3 +1,4 @@
+import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { executable, noBrowser, openBrowser } from "../../support/browser.js";
@@ -51,22 +52,19 @@ onPage("the reference follows the preferred colour scheme, also when it changes"
   }
 });
 
-onPage("the reference fits a phone screen, also with an operation expanded", async () => {
-  await page.setViewportSize({ width: 360, height: 800 });
-  const operation = page.locator(".opblock").filter({ hasText: "/v2/keys.verifyKey" });
-  await operation.locator(".opblock-summary-control").click();
-  await operation.locator(".responses-wrapper").waitFor();
-  expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(360);
-});
-
-/** Expands createKey in a window of a desktop, if it is not expanded yet. */
-async function expandCreateKey(): Promise<void> {
-  await page.setViewportSize({ width: 1280, height: 800 });
+/** Expands createKey in a window of this width, if it is not expanded yet. */
+async function expandCreateKey({ width = 1280 } = {}): Promise<void> {
+  await page.setViewportSize({ width, height: 800 });
   const operation = page.locator(".opblock").filter({ hasText: "/v2/keys.createKey" });
   if ((await operation.locator(".responses-wrapper").count()) === 0) {
     await operation.locator(".opblock-summary-control").click();
   }
   await operation.locator(".responses-wrapper").waitFor();
+}
+
+/** Expands the list of all errors, if it is not expanded yet. */
+async function expandErrors(): Promise<void> {
+  await page.evaluate('document.querySelector(".info details").open = true');
 }
 
 /** Evaluates an expression for each element of the page that the selector matches. */
@@ -86,31 +84,73 @@ onPage("an expanded operation is a few screens high, and links the page of each 
   expect(Math.min(...links)).toBeGreaterThan(0);
 });
 
-onPage("paths, and the names of parameters and headers, are on one line", async () => {
-  await expandCreateKey();
-  const names = ".opblock-summary-path a, .parameter__name, .headers td:first-child";
-  const heights = await evaluateAll<[name: string, lines: number]>(
-    names,
+/** Names that are not on one line. */
+async function brokenNames(selector: string): Promise<string[]> {
+  const names = await evaluateAll<[name: string, lines: number]>(
+    selector,
     `(([range]) => {
       range.selectNodeContents(element);
       const boxes = [...range.getClientRects()].filter(({ width }) => width > 0);
       return [element.textContent, new Set(boxes.map(({ bottom }) => Math.round(bottom / 12))).size];
     })([document.createRange()])`,
   );
-  expect(heights.length).toBeGreaterThan(40);
+  expect(names.length).toBeGreaterThan(40);
   // The headers of errors are hidden.
-  expect(heights.filter(([, lines]) => lines > 1)).toEqual([]);
-  expect(heights).toContainEqual(["Idempotency-Key", 1]);
+  return names.filter(([, lines]) => lines > 1).map(([name]) => name);
+}
+
+onPage("paths, and the names of parameters, headers and errors, are on one line", async () => {
+  await expandCreateKey();
+  await expandErrors();
+  const names = ".opblock-summary-path a, .parameter__name, .headers td:first-child, .info td code, .response a code";
+  expect(await evaluateAll(names, "element.textContent")).toEqual(
+    expect.arrayContaining(["Idempotency-Key", "X-Request-Id", "authorization/insufficient_permissions"]),
+  );
+  expect(await brokenNames(names)).toEqual([]);
 });
 
-onPage("the names of headers are readable in the dark colour scheme", async () => {
-  await page.emulateMedia({ colorScheme: "dark" });
+onPage(
+  "the reference fits a phone screen, with an operation and all errors expanded, and their names whole",
+  async () => {
+    await expandCreateKey({ width: 360 });
+    await expandErrors();
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(360);
+    expect(await brokenNames(".parameter__name, .headers td:first-child, .info td a, .response a code")).toEqual([]);
+    const paths = await evaluateAll<number>(".opblock-summary-path", "element.scrollWidth - element.clientWidth");
+    expect(Math.max(...paths)).toBe(0);
+  },
+);
+
+/** The parts of the page whose contrast is checked: the other operations look like these, and would take most of the time. */
+const contrastScope = { include: ["header", ".info", ".scheme-container", ".opblock.is-open", ".opblock-get"] };
+
+onPage("texts have enough contrast in both colour schemes, also in an expanded operation", async () => {
   await expandCreateKey();
-  await expect.poll(() => page.locator(":root.dark-mode").count()).toBe(1);
-  const colors = await evaluateAll<string>(".headers td", "getComputedStyle(element).color");
-  await page.emulateMedia({ colorScheme: "light" });
-  expect(colors.length).toBeGreaterThan(3);
-  for (const color of colors) expect(Math.min(...(color.match(/\d+/g) ?? []).map(Number))).toBeGreaterThan(180);
+  await expandErrors();
+  await page.evaluate(axe.source);
+  for (const colorScheme of ["dark", "light"] as const) {
+    await page.emulateMedia({ colorScheme });
+    await expect.poll(() => page.locator(":root.dark-mode").count()).toBe(colorScheme === "dark" ? 1 : 0);
+    const { violations, passes } = await page.evaluate<axe.AxeResults>(
+      `axe.run(${JSON.stringify(contrastScope)}, { runOnly: "color-contrast" })`,
+    );
+    expect(violations.flatMap(({ nodes }) => nodes.map(({ html }) => `${colorScheme}: ${html}`))).toEqual([]);
+    const checked = passes.flatMap(({ nodes }) => nodes.map(({ html }) => html)).join();
+    for (const text of ["X-Request-Id", "Idempotency-Key", "POST", "GET"]) expect(checked).toContain(text);
+  }
+});
+
+onPage("the keyboard reaches operations with a visible focus in both colour schemes", async () => {
+  for (const colorScheme of ["dark", "light"] as const) {
+    await page.emulateMedia({ colorScheme });
+    await page.locator(".opblock-summary-control").nth(1).focus();
+    await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("Tab");
+    const focus = "getComputedStyle(document.activeElement)";
+    expect(
+      await page.evaluate(`[document.activeElement.className, ${focus}.outlineStyle, ${focus}.outlineWidth]`),
+    ).toEqual(["opblock-summary-control", "solid", "3px"]);
+  }
 });
 
 onPage("Try it out sends the key to this service only, and stores nothing in the browser", async (httpUrl) => {

@@ -45,7 +45,7 @@ async function evaluate<T>(expression: string): Promise<T> {
   return (await page.evaluate(expression)) as T;
 }
 
-const examplePages = ["/", errorsPath, `${errorsPath}/application/invalid_input`];
+const examplePages = ["/", errorsPath, `${errorsPath}/application/invalid_input`, "/nowhere"];
 
 inBrowser(
   "every page fits a phone screen, logs nothing to the console and loads nothing from other origins",

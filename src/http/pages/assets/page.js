@@ -10,5 +10,6 @@ SwaggerUIBundle({
   deepLinking: true,
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
+  syntaxHighlight: { theme: "tomorrow-night" }, // the default has too little contrast
   validatorUrl: null,
 });
