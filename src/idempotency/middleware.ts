@@ -42,19 +42,20 @@ export function createIdempotency(
 ): Idempotency {
   return (method, handle) => {
     async function handleIdempotently(request: Message, context: CallContext, key: string) {
-      const { call } = context;
+      const { call, caller } = context;
+      const workspaceId = caller.kind === "key" ? caller.workspaceId : null;
       const cipher = createRecordCipher(credentialOf(call));
       const id = cipher.recordId(key);
 
       function createRecord(response: MessageInitShape<DescMessage>) {
         const bytes = toBinary(method.output, create(method.output, response));
         const encrypted = cipher.encrypt(id, Buffer.concat([fingerprintOf(method, request), bytes]));
-        return { id, encrypted, keptHours };
+        return { id, workspaceId, encrypted, keptHours };
       }
 
       async function findFirstResponse(): Promise<Message | undefined> {
         const timeline = keyCache.knownTimeline();
-        const stored = await store.findResponse(call, id, authorizedKeyOf(context.caller));
+        const stored = await store.findResponse(call, id, authorizedKeyOf(caller));
         if (stored === undefined) return undefined;
         const record = cipher.decrypt(id, stored.encryptedResponse);
         if (!isFingerprintOf(record.subarray(0, fingerprintLength), method, request)) throw idempotencyConflict();

@@ -17,7 +17,7 @@ export interface StoredResponse {
  * record. A change and its record are one statement: of two concurrent ones with the same key, the second waits for the
  * first and fails as a whole.
  *
- * @param changed the part that has a row if there is a change; without one, nothing is stored
+ * @param changed the part that has a row if there is a change, and conditions; without a row, nothing is stored
  * @param completion what only the statement knows of the response: an SQL expression for ProtoJSON that is merged into it. It is
  *   not encrypted
  */
@@ -28,11 +28,13 @@ export function insertIdempotencyRecord(
   completion: Fragment = sql`null`,
 ): Fragment {
   if (record === undefined) return sql``;
-  const { id, encrypted, keptHours } = record;
+  const { id, workspaceId, encrypted, keptHours } = record;
   return sql`,
     recorded as (
-      insert into idempotency_records (id, encrypted_response, completion, expires_at)
-      select ${id}::bytea, ${encrypted}::bytea, ${completion}::json, now() + ${keptHours}::float8 * interval '1 hour' from ${changed})`;
+      insert into idempotency_records (id, workspace_id, encrypted_response, completion, expires_at)
+      select ${id}::bytea, ${workspaceId}::text, ${encrypted}::bytea, ${completion}::json,
+        now() + ${keptHours}::float8 * interval '1 hour'
+      from ${changed})`;
 }
 
 /** Whether a change failed because its record exists: another call has made it, with the same idempotency key. */

@@ -5,7 +5,7 @@ import type { Fragment, Statement } from "../storage/postgres/connection.js";
 export interface Quotas {
   readonly keys: number;
   readonly identities: number;
-  /** Of keys, identities and audit events together. */
+  /** Of keys, identities, audit events and responses for idempotency keys together. */
   readonly bytes: number;
 }
 

@@ -20,6 +20,10 @@ interface Rows {
 
 const isLive = (sql: Statement) => sql`deleted_at is null`;
 
+/** A key without its texts. */
+const withoutTexts = (sql: Statement) =>
+  sql`start = '', name = null, meta = null, permissions = '{}', ratelimits = '[]', migration_id = null`;
+
 /**
  * In this order. A row that decisions depend on stays as any other deleted row does, so that replicas find its deletion among
  * the changes. An API is marked as one whose keys are deleted: these keys need no events of their own.
@@ -35,15 +39,14 @@ const kinds: readonly Rows[] = [
     table: "keys",
     id: "key_id",
     has: isLive,
-    erase: (sql) => sql`
-      deleted_at = now(), start = '', name = null, meta = null, permissions = '{}', ratelimits = '[]', migration_id = null`,
+    erase: (sql) => sql`deleted_at = now(), ${withoutTexts(sql)}`,
   },
   {
     table: "keys",
     id: "key_id",
-    has: (sql) => sql`deleted_at is not null and (name is not null or meta is not null)`,
-    erase: (sql) =>
-      sql`start = '', name = null, meta = null, permissions = '{}', ratelimits = '[]', migration_id = null`,
+    // Only an imported key has no start. It has a migration_id.
+    has: (sql) => sql`deleted_at is not null and (start <> '' or migration_id is not null)`,
+    erase: withoutTexts,
   },
   {
     table: "identities",

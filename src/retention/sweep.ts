@@ -34,42 +34,56 @@ const counterDays = 1;
 /** The pause after each statement, relative to its duration: a sweep uses at most a fifth of a connection. */
 const pauseRatio = 4;
 
+/**
+ * How many statements one sweep runs for each kind of rows. Without this bound, a kind whose rows expire as fast as they are
+ * removed would keep all later kinds from being removed.
+ */
+const maxStatements = 20;
+
 /** Periodically erases what is in deleted workspaces, and removes rows that are past their retention period. */
 export function startSweep(store: RetentionStore, erasure: Erasure, options: SweepOptions) {
   const { auditDays, deletedDays, usageDays, everyMs, log } = options;
   const stopped = new AbortController();
   const outage = createOutageLog(log, "warn");
 
-  /** Removes all rows older than the retention period, in batches. */
-  async function removeAll(remove: (retentionMs: number) => Promise<Batch>, days: Days = 0): Promise<number> {
+  /** Whether the present sweep has left rows to the next one. */
+  let hasMore = false;
+
+  /** Removes rows older than the retention period, in batches. */
+  async function removeSome(remove: (retentionMs: number) => Promise<Batch>, days: Days = 0): Promise<number> {
     if (days === "forever") return 0;
-    for (let removed = 0; ; ) {
+    let removed = 0;
+    for (let statement = 1; statement <= maxStatements; statement++) {
       const begun = performance.now();
       const { rows, mayHaveMore } = await remove(days * dayMs);
       removed += rows;
       if (!mayHaveMore || stopped.signal.aborted) return removed;
       await sleep((performance.now() - begun) * pauseRatio, undefined, { signal: stopped.signal });
     }
+    hasMore = true;
+    return removed;
   }
 
   async function sweep(): Promise<void> {
+    hasMore = false;
     try {
-      const erased = await removeAll(erasure.eraseWorkspaces);
+      const erased = await removeSome(erasure.eraseWorkspaces);
       if (erased > 0) log.info({ erased }, "erased the texts of rows in deleted workspaces");
       const removed = {
-        auditEvents: await removeAll(store.auditEvents, auditDays),
-        keysOfApis: await removeAll(store.keysOfApis),
-        keys: await removeAll(store.keys, deletedDays),
-        identities: await removeAll(store.identities, deletedDays),
-        verificationCounts: await removeAll(store.verificationCounts, usageDays),
-        verificationCounters: await removeAll(store.verificationCounters, counterDays),
-        roles: await removeAll(store.roles, deletedDays),
-        apis: await removeAll(store.apis, deletedDays),
-        idempotencyRecords: await removeAll(store.idempotencyRecords),
+        auditEvents: await removeSome(store.auditEvents, auditDays),
+        keysOfApis: await removeSome(store.keysOfApis),
+        keys: await removeSome(store.keys, deletedDays),
+        identities: await removeSome(store.identities, deletedDays),
+        verificationCounts: await removeSome(store.verificationCounts, usageDays),
+        verificationCounters: await removeSome(store.verificationCounters, counterDays),
+        roles: await removeSome(store.roles, deletedDays),
+        apis: await removeSome(store.apis, deletedDays),
+        idempotencyRecords: await removeSome(store.idempotencyRecords),
       };
       if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows past their retention period");
       outage.recovered("expired rows are removed again");
     } catch (error) {
+      hasMore = false; // a failing sweep is not repeated at once
       // An ApiError means that the database is overloaded. A later sweep removes the rows.
       if (error instanceof ApiError || stopped.signal.aborted) return;
       outage.failed("cannot remove expired rows; retrying every minute", { err: error });
@@ -82,7 +96,7 @@ export function startSweep(store: RetentionStore, erasure: Erasure, options: Swe
     while (!stopped.signal.aborted) {
       await sleep(delayMs, undefined, { ref: false, signal: stopped.signal }).catch(() => {});
       if (!stopped.signal.aborted) await sweep();
-      delayMs = everyMs;
+      delayMs = hasMore ? 0 : everyMs;
     }
   }
 

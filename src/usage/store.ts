@@ -51,6 +51,12 @@ export interface UsageRow extends Counts<bigint> {
 export const maxTags = 100;
 
 /**
+ * The same for all keys and identities of a workspace together: the number of its rows with a tag. The quotas do not bound
+ * it, because a verification is no change.
+ */
+const maxTagsOfWorkspace = 10_000;
+
+/**
  * The maximum of a stored count. A client can report any number of verifications of its own keys. Sums over all results
  * and over the whole retention period must not exceed a bigint, or the statement would fail.
  */
@@ -67,7 +73,8 @@ export function createUsageStore(db: Database) {
      *
      * All processes lock rows in the same order, so there is no deadlock. New tags of a resource are left out if it has
      * `maxTags` in this hour. Processes that add tags at the same moment do not see each other's, so they can together
-     * exceed that number, once.
+     * exceed that number, once. New tags are also left out if the workspace has `maxTagsOfWorkspace`: its row in
+     * verification_tags is locked, so processes do not exceed that number.
      */
     async addCounts({ counterId, number, rows }: CountBatch): Promise<void> {
       await db.runInBackground(
@@ -87,15 +94,27 @@ export function createUsageStore(db: Database) {
               "resourceId" text collate "C", tag text collate "C", "workspaceId" text, valid bigint, "rateLimited" bigint,
               "usageExceeded" bigint, "insufficientPermissions" bigint, disabled bigint, expired bigint)),
           numbered as (
-            select *, row_number() over (partition by "resourceId", is_new_tag order by tag) as position from counted)
+            select *, row_number() over (partition by "resourceId", is_new_tag order by tag) as position from counted),
+          allowed as materialized (
+            select *, row_number() over new_tags as place, count(*) over (partition by "workspaceId", is_new_tag) as places
+            from numbered
+            where not is_new_tag or position + (
+              select count(*) from verification_counts as there
+              where there.resource_id = "resourceId" and there.hour = numbered.hour and length(there.tag) > 0) <= ${maxTags}
+            window new_tags as (partition by "workspaceId", is_new_tag order by "resourceId", tag)),
+          tags as (
+            insert into verification_tags as known (workspace_id, hour, new_tags)
+            select "workspaceId", hour, count(*) from allowed where is_new_tag group by "workspaceId", hour order by "workspaceId"
+            on conflict (workspace_id) do update set hour = greatest(known.hour, excluded.hour),
+              new_tags = excluded.new_tags + case when known.hour < excluded.hour then 0 else known.new_tags end
+            returning workspace_id, new_tags)
         insert into verification_counts as stored (resource_id, tag, hour, workspace_id, valid, rate_limited,
           usage_exceeded, insufficient_permissions, disabled, expired)
         select "resourceId", tag, hour, "workspaceId", valid, "rateLimited", "usageExceeded", "insufficientPermissions",
           disabled, expired
-        from numbered
-        where not is_new_tag or position + (
-          select count(*) from verification_counts as there
-          where there.resource_id = "resourceId" and there.hour = numbered.hour and length(there.tag) > 0) <= ${maxTags}
+        from allowed
+        where not is_new_tag
+          or place - places + (select new_tags from tags where workspace_id = "workspaceId") <= ${maxTagsOfWorkspace}
         order by "resourceId", tag
         on conflict (resource_id, tag, hour) do update set
           valid = least(stored.valid + excluded.valid, ${maxCount}),

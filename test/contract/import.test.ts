@@ -5,6 +5,7 @@ import { mintSecret } from "../../src/keys/secret.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import { allProtocols, openContract } from "./cases.js";
 import { day } from "./key-settings.js";
+import { newKey } from "./retries.js";
 import { openScene, type Scene } from "./scene.js";
 
 const contract = openContract();
@@ -176,6 +177,11 @@ describe("an import", () => {
     const apiId = "api_00000000000000000000000000";
     const request = { migrationId: "m", apiId, keys: keys.slice(0, 1) };
     await refused("data/api_not_found", "migrateKeys", home.key, request);
+    // Also if there is nothing to import, with an Idempotency-Key and without.
+    const existing = { ...request, keys: [{ hash: hashOf(foreignSecret()) }] };
+    await ok("migrateKeys", (await scene.newWorkspace()).key, { migrationId: "m", keys: existing.keys });
+    await refused("data/api_not_found", "migrateKeys", home.key, existing, newKey());
+    await refused("data/api_not_found", "migrateKeys", home.key, existing);
     expect(await ok("listKeys", home.key)).toHaveLength(1);
     expect(await ok("listIdentities", home.key)).toEqual([]);
   });

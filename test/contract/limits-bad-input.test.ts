@@ -215,6 +215,7 @@ describe("verifyKey: a wrong request counts nothing and spends nothing", () => {
       ["no name", { ratelimits: [perMinute] }, "ratelimits[0].name"],
       ["two limits with one name", { ratelimits: [check, check] }, "ratelimits", "name"],
       ["51 limits", { ratelimits: many }, "ratelimits"],
+      ["credits without a cost, which is not 0", { credits: {} }, "credits.cost", "required"],
       ["a negative cost of credits", { credits: { cost: -1 } }, "credits.cost"],
       ["a cost of more than a billion", { credits: { cost: 1_000_000_001 } }, "credits.cost"],
       ["11 tags", { tags: Array.from({ length: 11 }, (_, index) => `tag=${index}`) }, "tags"],
@@ -333,8 +334,11 @@ describe("the limiter: a wrong request counts nothing", () => {
   everyProtocol("setOverride, and the limit stays as it was", async (scene) => {
     const notOfOverrides = ["a limit of 0", "a negative cost", "a cost above a billion"];
     const wrongOverrides = wrongUses.filter(([what]) => !notOfOverrides.includes(what));
-    const negative: Wrong = ["a negative limit", { limit: -1 }, "limit"];
-    for (const wrong of [...wrongOverrides, negative]) {
+    const wrongLimits: readonly Wrong[] = [
+      ["a negative limit", { limit: -1 }, "limit"],
+      ["no limit, which is not 0", { limit: undefined }, "limit", "required"],
+    ];
+    for (const wrong of [...wrongOverrides, ...wrongLimits]) {
       await expectRefused(scene, "setOverride", { ...ofUser, ...perMinute, ...(wrong[1] as object) }, wrong);
     }
     expect(await scene.ok("listOverrides", scene.home.key, { namespace: ofUser.namespace })).toEqual([]);

@@ -1,4 +1,5 @@
-import { describe, expect, test } from "vitest";
+import type postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import type { CallRequest } from "../support/clients/protocol-client.js";
 import { operatorKey } from "../support/harness.js";
@@ -6,6 +7,7 @@ import { findPartialChanges } from "../support/integrity.js";
 import type { OperationName } from "../support/operations.js";
 import { newHash } from "./callers.js";
 import { allProtocols, openContract } from "./cases.js";
+import { newKey } from "./retries.js";
 import type { Scene } from "./scene.js";
 
 const exceeded = "limits/quota_exceeded";
@@ -137,6 +139,12 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     { quotas: { keys: 100, identities: 100, bytes: 50_000 } },
     { alwaysInTurn: true },
   );
+  let sql: postgres.Sql;
+  beforeAll(() => {
+    sql = openSql(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
+  });
+  afterAll(() => sql.end());
+
   const meta = { text: "x".repeat(9_000) };
   const perMinute = { name: "requests", limit: 60, duration: 60_000 };
   const override = { namespace: "email.send", identifier: "user_1", limit: 5, duration: 60_000 };
@@ -227,8 +235,52 @@ describe("a workspace that has reached its quota of stored bytes", () => {
     await ok("enableWorkspace", operatorKey, { workspaceId });
   });
 
+  /** How many responses to requests that change nothing are stored, each for another Idempotency-Key, until the quota is reached. */
+  async function storedResponses(scene: Scene, operation: OperationName, request: CallRequest): Promise<number> {
+    for (let stored = 0; stored < 100; stored++) {
+      const outcome = await scene.call(operation, scene.home.key, request, newKey());
+      if (outcome.ok) continue;
+      expect(outcome.code).toBe(exceeded);
+      return stored;
+    }
+    return Number.POSITIVE_INFINITY;
+  }
+
+  contract.everyProtocol(
+    "cannot store responses for idempotency keys, until the earlier ones expire: imports of existing keys",
+    async (scene) => {
+      const { ok, home } = scene;
+      const other = await scene.newWorkspace();
+      const request = { migrationId: "m", keys: Array.from({ length: 40 }, () => ({ hash: newHash() })) };
+      await ok("migrateKeys", other.key, request);
+      expect(await storedResponses(scene, "migrateKeys", request)).toBeLessThan(25);
+      // Without an Idempotency-Key, nothing is stored.
+      expect(await ok("migrateKeys", home.key, request)).toMatchObject({ migrated: [] });
+      await contract.app.advance(25 * 3_600_000);
+      // Each call removes a few expired ones, those of other workspaces included.
+      const isStored = async () => (await scene.call("migrateKeys", home.key, request, newKey())).ok;
+      await expect.poll(isStored, { timeout: 10_000 }).toBe(true);
+    },
+  );
+
+  contract.everyProtocol(
+    "cannot store responses for idempotency keys: credits that stay as they are, except for none, which revokes",
+    async (scene) => {
+      const { ok, home } = scene;
+      const { keyId } = await ok("createKey", home.key, { credits: { remaining: 10 }, meta });
+      await ok("createKey", home.key, { meta });
+      const set = (value: number) => ({ keyId, operation: "set", value });
+      expect(await storedResponses(scene, "updateCredits", set(10))).toBeLessThan(100);
+      const count = async () => (await sql`select from idempotency_records`).length;
+      const before = await count();
+      for (let times = 0; times < 3; times++) {
+        expect(await ok("updateCredits", home.key, set(0), newKey())).toEqual({ remaining: 0 });
+      }
+      expect(await count()).toBe(before);
+    },
+  );
+
   test("has a usage counter that equals the stored bytes, after all of these changes", async () => {
-    const sql = openSql(contract.app.databaseUrl, { max: 1, onnotice: () => {} });
-    expect(await findPartialChanges(sql).finally(() => sql.end())).toEqual([]);
+    expect(await findPartialChanges(sql)).toEqual([]);
   });
 });

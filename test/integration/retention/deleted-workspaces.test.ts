@@ -50,6 +50,14 @@ async function fill(): Promise<{ workspaceId: string; key: string; deletedKeyId:
   await call("keys.createKey", key, { ...settings, apiId: deletedApiId });
   const { keyId: deletedKeyId } = await call<{ keyId: string }>("keys.createKey", key, settings);
   await call("keys.deleteKey", key, { keyId: deletedKeyId });
+  // It has neither a name nor meta, but other texts.
+  const ratelimits = [{ name: mark, limit: 5, duration: minuteMs, autoApply: true }];
+  const { keyId: namelessKeyId } = await call<{ keyId: string }>("keys.createKey", key, {
+    permissions: ["zoe"],
+    prefix: "zoe",
+    ratelimits,
+  });
+  await call("keys.deleteKey", key, { keyId: namelessKeyId });
   await call("identities.deleteIdentity", key, { externalId: `${mark} old` });
   await call("permissions.deleteRole", key, { role: `${mark} old` });
   for (let batch = 0; batch < many / 100; batch++) {

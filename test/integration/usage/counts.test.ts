@@ -24,7 +24,7 @@ afterAll(async () => {
   await Promise.all(processes.map((process) => process.close()));
   await schema.close();
 });
-beforeEach(() => schema.sql`truncate verification_counts, verification_counters`);
+beforeEach(() => schema.sql`truncate verification_counts, verification_counters, verification_tags`);
 
 function row(resourceId: string, fields: Partial<CountRow> = {}): CountRow {
   const none = { valid: 0, rateLimited: 0, usageExceeded: 0, insufficientPermissions: 0, disabled: 0, expired: 0 };
@@ -105,11 +105,14 @@ it("processes that store counts of the same keys in another order do not block e
   expect(await deadlocks()).toBe(before);
 });
 
+/** A test must not begin in one hour and end in the next. */
+async function withinOneHour(): Promise<void> {
+  const msLeft = 3_600_000 - (Date.now() % 3_600_000);
+  if (msLeft < 20_000) await sleep(msLeft);
+}
+
 describe("a key or an identity has at most 100 tags in an hour", () => {
-  beforeEach(async () => {
-    const msLeft = 3_600_000 - (Date.now() % 3_600_000);
-    if (msLeft < 20_000) await sleep(msLeft); // a test must not begin in one hour and end in the next
-  }, 30_000);
+  beforeEach(withinOneHour, 30_000);
 
   const tagged = (from: number, count: number) =>
     Array.from({ length: count }, (_, index) => row("key_a", { tag: `tag ${`${from + index}`.padStart(3, "0")}` }));
@@ -143,6 +146,50 @@ describe("a key or an identity has at most 100 tags in an hour", () => {
     }
     expect((await tagsOf("key_a")).length).toBeGreaterThanOrEqual(100);
     expect((await tagsOf("key_a")).length).toBeLessThanOrEqual(100 * stores.length);
+  });
+});
+
+describe("a workspace has at most 10,000 counts of tags in an hour", () => {
+  beforeEach(withinOneHour, 30_000);
+
+  /** 5 keys with 99 tags each, and a total of each key. */
+  const batchOf = (number: number, workspace = workspaceId): CountRow[] =>
+    Array.from({ length: 500 }, (_, index) => {
+      const tag = index % 100 === 0 ? "" : `tag ${index % 100}`;
+      return row(`key_${workspace}_${number}_${Math.floor(index / 100)}`, { tag, workspaceId: workspace });
+    });
+  const rowsOf = async (workspace: string) => {
+    const [found] = await schema.sql<{ tags: number; totals: number }[]>`
+      select count(*) filter (where tag <> '')::int as tags, count(*) filter (where tag = '')::int as totals
+      from verification_counts where workspace_id = ${workspace}`;
+    return found;
+  };
+
+  it("whatever the number of its keys and of the processes; verifications with others are counted without them", async () => {
+    const each = 8;
+    await Promise.all(
+      stores.map(async ({ addCounts }, process) => {
+        const counterId = randomUUID();
+        for (let number = 1; number <= each; number++) {
+          await addCounts({ counterId, number, rows: batchOf(each * process + number) });
+        }
+      }),
+    );
+    expect(await rowsOf(workspaceId)).toEqual({ tags: 10_000, totals: 5 * each * stores.length });
+
+    // Known ones are still counted, and other workspaces have counts of their own.
+    const counterId = randomUUID();
+    await store.addCounts({ counterId, number: 1, rows: [...batchOf(1), ...batchOf(999), ...batchOf(1, "ws_2")] });
+    expect(await validOf(`key_${workspaceId}_1_0`, "tag 1")).toBe(2);
+    expect(await validOf(`key_${workspaceId}_999_0`)).toBe(1);
+    expect(await rowsOf(workspaceId)).toMatchObject({ tags: 10_000 });
+    expect(await rowsOf("ws_2")).toEqual({ tags: 495, totals: 5 });
+
+    // An hour passes.
+    await schema.sql`update verification_counts set hour = hour - interval '1 hour'`;
+    await schema.sql`update verification_tags set hour = hour - interval '1 hour'`;
+    await store.addCounts({ counterId, number: 2, rows: batchOf(999) });
+    expect(await rowsOf(workspaceId)).toMatchObject({ tags: 10_495 });
   });
 });
 

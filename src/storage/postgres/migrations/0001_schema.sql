@@ -188,7 +188,8 @@ create table audit_events (
   after json
 );
 
--- What each workspace stores: keys and identities that were not deleted, and the bytes of these and of its audit events.
+-- What each workspace stores: keys and identities that were not deleted, and the bytes of these, of its audit events and of
+-- its idempotency records.
 -- In several rows for each workspace, which are added up: concurrent changes of one workspace do not wait for each
 -- other's row.
 create table usage (
@@ -231,11 +232,23 @@ create table verification_counters (
   stored_at timestamptz(3) not null
 ) with (fillfactor = 50);
 
+-- How many counts of new tags each workspace has had in the latest hour with one, to limit their number. The counts
+-- themselves would take too long to count.
+create table verification_tags (
+  workspace_id text collate "C" primary key,
+  hour timestamptz(0) not null,
+  -- Those beyond the limit, too, which are not stored.
+  new_tags bigint not null
+) with (fillfactor = 50);
+
 -- The responses to calls with an idempotency key, for retries with the same one. Written in the statement of the change
 -- itself. The id is derived from the caller's credential and the idempotency key, and the response is encrypted with
--- the credential, which is stored nowhere: of a response with a secret, this table reveals nothing but its length.
+-- the credential, which is stored nowhere: of a response with a secret, this table reveals nothing but its length and its
+-- workspace.
 create table idempotency_records (
   id bytea primary key,
+  -- The workspace that it counts for. Null: it is the operator's, and has no quota.
+  workspace_id text collate "C",
   encrypted_response bytea not null,
   -- What only the statement of the change knows of the response, merged into it. Never a secret.
   completion json,
@@ -346,6 +359,22 @@ begin
   insert into usage (workspace_id, shard, keys, identities, bytes)
   select workspace_id, pg_backend_pid() % 16, 0, 0, -sum(audit_event_bytes(before, after))
   from removed group by workspace_id order by workspace_id
+  on conflict (workspace_id, shard) do update set bytes = usage.bytes + excluded.bytes;
+  return null;
+end $$;
+
+create function idempotency_record_bytes(encrypted_response bytea, completion json) returns bigint
+language sql immutable parallel safe as $$
+  select (200 + octet_length(encrypted_response) + coalesce(octet_length(completion::text), 0))::bigint
+$$;
+
+-- A request that changes nothing has no event, but its response is stored for its idempotency key.
+create function count_idempotency_records() returns trigger language plpgsql as $$
+begin
+  insert into usage (workspace_id, shard, keys, identities, bytes)
+  select workspace_id, pg_backend_pid() % 16, 0, 0,
+    case tg_op when 'INSERT' then 1 else -1 end * sum(idempotency_record_bytes(encrypted_response, completion))
+  from records where workspace_id is not null group by workspace_id order by workspace_id
   on conflict (workspace_id, shard) do update set bytes = usage.bytes + excluded.bytes;
   return null;
 end $$;
@@ -502,8 +531,10 @@ $$;
 -- Rows are locked in the order of their ids, so concurrent calls cannot wait for each other in a circle. The call fails if
 -- it waits for one of them longer than lock_wait_ms. With 0 it waits for none, and leaves out those that are locked.
 --
+-- It fails, and spends nothing, if it begins after begin_before: its spends were decided on under a lease that ended then.
+--
 -- The plans are made before the table has its size, and are used for long: none may read the whole table or index.
-create function spend_credits(key_ids text[], key_costs text[], lock_wait_ms integer)
+create function spend_credits(key_ids text[], key_costs text[], lock_wait_ms integer, begin_before timestamptz)
 returns table (key_id text, place integer, spent boolean, remaining bigint)
 language plpgsql volatile set enable_seqscan = off set enable_mergejoin = off as $$
 #variable_conflict use_column
@@ -519,6 +550,9 @@ declare
   changed_remaining bigint[] := '{}';
   changed_refilled_at timestamptz[] := '{}';
 begin
+  if clock_timestamp() > begin_before then
+    raise exception 'the statement began after the lease that its spends depend on' using errcode = 'LK002';
+  end if;
   if lock_wait_ms > 0 then
     perform set_config('lock_timeout', lock_wait_ms::text, true);
   else
@@ -654,6 +688,11 @@ create trigger audit_events_added after insert on audit_events referencing new t
 create trigger audit_events_removed after delete on audit_events referencing old table as removed
   for each statement execute function count_removed_events();
 
+create trigger idempotency_records_added after insert on idempotency_records referencing new table as records
+  for each statement execute function count_idempotency_records();
+create trigger idempotency_records_removed after delete on idempotency_records referencing old table as records
+  for each statement execute function count_idempotency_records();
+
 -- Indexes --------------------------------------------------------------------------------------------------------------
 
 -- Changes since a snapshot.
@@ -706,10 +745,10 @@ create unique index roles_by_name on roles (workspace_id, name) where deleted_at
 create unique index permissions_by_slug on permissions (workspace_id, slug);
 create unique index overrides_by_identifier on rate_limit_overrides (workspace_id, namespace, identifier);
 
--- Deleted workspaces with texts to erase, the oldest first, and deleted keys with a name or meta.
+-- Deleted workspaces with texts to erase, the oldest first, and deleted keys with texts.
 create index workspaces_to_erase on workspaces (deleted_at) where deleted_at is not null and erased_at is null;
 create index keys_to_erase on keys (workspace_id, key_id)
-  where deleted_at is not null and (name is not null or meta is not null);
+  where deleted_at is not null and (start <> '' or migration_id is not null);
 
 -- Rows to remove, the oldest first.
 create index apis_with_keys on apis (deleted_at) where deleted_at is not null and keys_deleted_at is null;
