@@ -73,7 +73,7 @@ export interface AuditEvent {
   eventId: string;
   /** The workspace in which the change was made. */
   workspaceId: string;
-  /** The type of the change, such as `key.create` or `workspace.disable`. Resources are `key`, `identity`, `api`, `role`, `permission` and `workspace`. */
+  /** The type of the change, such as `key.create` or `workspace.disable`. Resources are `key`, `identity`, `api`, `role`, `permission`, `override` and `workspace`. */
   type: string;
   /** The caller that made the change: the keyId of its key, `operator`, or `operator:` and the name of the operator's credential. `service` for the keys of a deleted API, which the service deletes by itself. */
   actor: string;
@@ -235,8 +235,8 @@ export interface Credits {
 
 /** The credits that a verification spends. */
 export interface CreditsCost {
-  /** How many, 0 to 1,000,000,000. */
-  cost?: number | null | undefined;
+  /** How many, 0 to 1,000,000,000. With 0, the verification spends nothing. Must be set, also to 0. */
+  cost: number;
 }
 
 /** The credits of a key. Each verification that is otherwise valid spends some; without enough, it is refused with USAGE_EXCEEDED. */
@@ -293,7 +293,7 @@ export interface DeleteIdentityResponse {}
 export interface DeleteKeyRequest {
   /** Its identifier. */
   keyId: string;
-  /** Whether the name and the meta of the key are erased at once. Default: no, with the row of the deleted key, after a few days. Its audit events keep them. */
+  /** Whether the name and the meta of the key are erased at once. Default: no, with the row of the deleted key, after the retention period of the installation, by default one day. Its audit events keep them. */
   permanent?: boolean | null | undefined;
 }
 
@@ -538,7 +538,7 @@ export interface LimitRequest {
   limit: number;
   /** The length of a window in milliseconds, from a second to 30 days. An override replaces it. Windows of different lengths count separately. */
   duration: number;
-  /** How much is used, 0 to 1,000,000,000. Default: 1. */
+  /** How much is used, 0 to 1,000,000,000. Default: 1. With 0, nothing is counted; the use is refused if more than the limit was used already, or if the limit is 0. */
   cost?: number | null | undefined;
 }
 
@@ -554,7 +554,7 @@ export interface LimitResponse {
   reset: number;
   /** The override that was applied. Not set: none. */
   overrideId?: string;
-  /** True while Redis is unavailable or not configured. Each process of the service then counts separately. */
+  /** True while Redis is unavailable, not configured or full, or the workspace has too many counters there. Each process of the service then counts separately. */
   perProcess?: boolean;
 }
 
@@ -574,7 +574,7 @@ export interface LimitState {
   passed: boolean;
   /** The override that was applied. Not set: none. */
   overrideId?: string;
-  /** True while Redis is unavailable or not configured. Each process of the service then counts separately. */
+  /** True while Redis is unavailable, not configured or full, or the workspace has too many counters there. Each process of the service then counts separately. */
   perProcess?: boolean;
 }
 
@@ -592,7 +592,7 @@ export interface ListAuditEventsRequest {
   workspaceId?: string | null | undefined;
   /** Only events of this type, such as `key.create`. Default: all. */
   type?: string | null | undefined;
-  /** Only events of the key, identity or workspace with this identifier. Default: all. */
+  /** Only events of the resource with this identifier, such as a key or a role. Default: all. */
   resourceId?: string | null | undefined;
   /** Only events at this time or later. In Unix milliseconds. */
   since?: number | Date | null | undefined;
@@ -734,7 +734,7 @@ export interface RateLimit {
 export interface RateLimitCheck {
   /** The name of a rate limit of the key or of its identity; the key's own comes first. With `limit` and `duration`, any name: the key needs no such rate limit. */
   name: string;
-  /** How much the verification uses, 0 to 1,000,000,000. Default: 1. */
+  /** How much the verification uses, 0 to 1,000,000,000. Default: 1. With 0, nothing is counted; it is refused only if more than the limit was used already. */
   cost?: number | null | undefined;
   /** Replaces the configured limit for this verification, 1 to 1,000,000,000. */
   limit?: number | null | undefined;
@@ -750,7 +750,7 @@ export interface RateLimitOverride {
   namespace: string;
   /** The identifier, or a pattern with `*`. */
   identifier: string;
-  /** How much may be used in one window. With 0, every use is refused. */
+  /** How much may be used in one window. With 0, every use is refused, whatever its cost. */
   limit: number;
   /** The length of a window in milliseconds. */
   duration: number;
@@ -786,7 +786,7 @@ export interface RateLimitState {
   remaining: number;
   /** When the current window ends. In Unix milliseconds. */
   reset: number;
-  /** True while Redis is unavailable or not configured. Each process of the service then counts separately. */
+  /** True while Redis is unavailable, not configured or full, or the workspace has too many counters there. Each process of the service then counts separately. */
   perProcess?: boolean;
 }
 
@@ -840,8 +840,8 @@ export interface SetOverrideRequest {
   namespace: string;
   /** An identifier, or a pattern in which `*` stands for any characters, such as `premium_*`. 1 to 255 characters. If several overrides match an identifier, the one without `*` applies, otherwise the one with the most other characters. */
   identifier: string;
-  /** How much may be used in one window, 0 to 1,000,000,000. With 0, every use is refused. */
-  limit?: number | null | undefined;
+  /** How much may be used in one window, 0 to 1,000,000,000. With 0, every use is refused, whatever its cost. Must be set, also to 0. */
+  limit: number;
   /** The length of a window in milliseconds, from a second to 30 days. */
   duration: number;
 }
@@ -998,7 +998,7 @@ export interface VerifyKeyRequest {
   credits?: CreditsCost | null | undefined;
   /** The rate limits that the verification must keep to, at most 50, besides those of the key and its identity that apply automatically. Default: none. */
   ratelimits?: readonly RateLimitCheck[] | null | undefined;
-  /** Tags under which the verification is counted, at most 10 of 1 to 128 characters, such as `path=/documents`. For each key and each identity, about 100 different tags are counted in an hour; a verification with another tag is counted without it. Default: none. */
+  /** Tags under which the verification is counted, at most 10 of 1 to 128 characters, such as `path=/documents`. For each key and each identity, about 100 different tags are counted in an hour, and for all keys and identities of a workspace 10,000; a verification with another tag is counted without it. Default: none. */
   tags?: readonly string[] | null | undefined;
 }
 
@@ -1076,7 +1076,7 @@ export interface Operations {
      */
     listApis: { request: ListApisRequest; item: Api };
     /**
-     * Deletes an API and all its keys permanently. When this returns, every replica reports the keys as nonexistent; therefore the call takes one lease time. Its duration does not depend on the number of keys: their rows and their share of the quotas are removed afterwards, within minutes. The caller's own key must not belong to the API, and must have every scope of its keys. If more than 100 of them have scopes, it must have the scope `*`.
+     * Deletes an API and all its keys permanently. When this returns, every replica reports the keys as nonexistent; therefore the call takes 1.2 times the lease time. Its duration does not depend on the number of keys: they are deleted, and their share of the quotas is freed, in the background, within minutes; their rows are removed at the end of the retention. The caller's own key must not belong to the API, and must have every scope of its keys. If more than 100 of them have scopes, it must have the scope `*`.
      *
      * Needs a key with the scope `apis.delete`.
      */
@@ -1108,7 +1108,7 @@ export interface Operations {
      */
     listIdentities: { request: ListIdentitiesRequest; item: Identity };
     /**
-     * Changes an identity. Fields that the request does not set stay unchanged. In HTTP, `null` clears a field. In gRPC, a field that is unset and named in `update_mask` is cleared.
+     * Changes an identity. Fields that the request does not set stay unchanged. In HTTP, `null` clears a field. In gRPC, a field that is unset and named in `update_mask` is cleared. When this returns, every replica uses the change; therefore the call takes 1.2 times the lease time.
      *
      * Needs a key with the scope `identities.update`.
      */
@@ -1120,7 +1120,7 @@ export interface Operations {
      */
     getUsage: { request: GetIdentityUsageRequest; response: Usage[] };
     /**
-     * Deletes an identity permanently. Its externalId can be used again at once. Its keys stay valid, without an identity. The duration does not depend on their number.
+     * Deletes an identity permanently. Its externalId can be used again at once. Its keys stay valid, without an identity. The duration does not depend on their number. When this returns, every replica uses the change; therefore the call takes 1.2 times the lease time.
      *
      * Needs a key with the scope `identities.delete`.
      */
@@ -1152,7 +1152,7 @@ export interface Operations {
      */
     updateKey: { request: UpdateKeyRequest; response: Key };
     /**
-     * Deletes a key permanently. When this returns, every replica reports the key as nonexistent; therefore the call takes one lease time. The caller's own key must have every scope of the key. A key can always delete itself.
+     * Deletes a key permanently. When this returns, every replica reports the key as nonexistent; therefore the call takes 1.2 times the lease time. The caller's own key must have every scope of the key. A key can always delete itself.
      *
      * Needs a key with the scope `keys.delete`.
      */
@@ -1212,7 +1212,7 @@ export interface Operations {
      */
     setRoles: { request: SetRolesRequest; response: Role[] };
     /**
-     * Imports keys of another service by the SHA-256 hashes of their secrets, so that their holders keep them. All are imported or none, with one exception: a hash that exists already, in this or another workspace, is returned among `failed`, and its key is not changed. So is a hash that was imported into this workspace before and deleted: a repeated import does not bring a deleted key back. Imported keys have no scopes, and cannot be given any: reroll them first. Their `start` is empty. When this returns, every replica verifies the keys; therefore the call takes one lease time.
+     * Imports keys of another service by the SHA-256 hashes of their secrets, so that their holders keep them. All are imported or none, with one exception: a hash that exists already, in this or another workspace, is returned among `failed`, and its key is not changed. So is a hash that was imported into this workspace before and deleted: a repeated import does not bring a deleted key back. Imported keys have no scopes, and cannot be given any: reroll them first. Their `start` is empty. When this returns, every replica verifies the keys; therefore the call takes 1.2 times the lease time.
      *
      * Needs a key with the scope `keys.create`.
      */
@@ -1274,13 +1274,13 @@ export interface Operations {
      */
     listRoles: { request: ListRolesRequest; item: Role };
     /**
-     * Replaces the permissions of a role. When this returns, every replica verifies the keys with this role by its new permissions; therefore the call takes one lease time. Its duration does not depend on the number of keys.
+     * Replaces the permissions of a role. When this returns, every replica verifies the keys with this role by its new permissions; therefore the call takes 1.2 times the lease time. Its duration does not depend on the number of keys.
      *
      * Needs a key with the scope `roles.update`.
      */
     setRolePermissions: { request: SetRolePermissionsRequest; response: Permission[] };
     /**
-     * Deletes a role. When this returns, no key has it any more on any replica; therefore the call takes one lease time. Its duration does not depend on the number of keys.
+     * Deletes a role. When this returns, no key has it any more on any replica; therefore the call takes 1.2 times the lease time. Its duration does not depend on the number of keys.
      *
      * Needs a key with the scope `roles.delete`.
      */
@@ -1300,7 +1300,7 @@ export interface Operations {
      */
     multiLimit: { request: readonly LimitRequest[]; response: MultiLimitResponse };
     /**
-     * Sets other limits for some identifiers of a namespace, and replaces an override with the same identifier. When this returns, every replica uses the override; therefore the call takes one lease time.
+     * Sets other limits for some identifiers of a namespace, and replaces an override with the same identifier. When this returns, every replica uses the override; therefore the call takes 1.2 times the lease time.
      *
      * Needs a key with the scope `ratelimit.update`.
      */
@@ -1318,7 +1318,7 @@ export interface Operations {
      */
     listOverrides: { request: ListOverridesRequest; item: RateLimitOverride };
     /**
-     * Deletes an override. When this returns, no replica uses it any more; therefore the call takes one lease time.
+     * Deletes an override. When this returns, no replica uses it any more; therefore the call takes 1.2 times the lease time.
      *
      * Needs a key with the scope `ratelimit.delete`.
      */
@@ -1356,7 +1356,7 @@ export interface Operations {
      */
     disableWorkspace: { request: DisableWorkspaceRequest; response: Workspace };
     /**
-     * Enables a workspace again. When this returns, every replica accepts its keys, except those that are individually disabled; therefore the call takes one lease time. Enabling an enabled workspace changes nothing.
+     * Enables a workspace again. When this returns, every replica accepts its keys, except those that are individually disabled; therefore the call takes 1.2 times the lease time. Enabling an enabled workspace changes nothing.
      *
      * Needs the operator's credential.
      */
@@ -1368,7 +1368,7 @@ export interface Operations {
      */
     updateWorkspace: { request: UpdateWorkspaceRequest; response: Workspace };
     /**
-     * Deletes a disabled workspace permanently, with everything in it. When this returns, no replica and no verifier accepts a key of the workspace, and it cannot be enabled again; therefore the call takes 1.2 times the lease time, by default 0.3 seconds. Names, `meta` and all other texts are erased in the background, also in the audit events, which stay. Deleting a deleted workspace again succeeds and changes nothing. Fails with `workspace_enabled` unless the workspace is disabled.
+     * Deletes a disabled workspace permanently, with everything in it. When this returns, no replica and no verifier accepts a key of the workspace, and it cannot be enabled again; therefore the call takes 1.2 times the lease time, by default 0.3 seconds. Names, `meta` and all other texts are erased in the background, also in the audit events, which stay. Tags of counted verifications stay until the end of their retention. Deleting a deleted workspace again succeeds and changes nothing. Fails with `workspace_enabled` unless the workspace is disabled.
      *
      * Needs the operator's credential.
      */

@@ -12,10 +12,10 @@ export function commentOf(declared: Commented): string {
     .join("\n\n");
 }
 
-/** Splits a comment into its first sentence and the rest. */
+/** Splits a comment into its first sentence, which OpenAPI shows as plain text, and the rest, which is Markdown. */
 export function splitSummary(comment: string): { summary: string; rest: string } {
   const [, summary = comment, rest = ""] = /^(.*?)\.(?:\s+(.*))?$/s.exec(comment) ?? [];
-  return { summary, rest };
+  return { summary: summary.replaceAll("`", ""), rest };
 }
 
 /** Joins the paragraphs that are not empty. */

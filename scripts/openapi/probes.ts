@@ -15,7 +15,7 @@ export const probes: JsonObject = {
     "Succeeds while keys can be verified",
     {
       status: { const: "ready" },
-      lease: { const: "held" },
+      lease: { const: "valid" },
       redis: { enum: ["in use", "out of use", "none"], description: "Redis never makes the service unready." },
     },
     [ErrorCode.APPLICATION_SERVICE_UNAVAILABLE],

@@ -1,6 +1,6 @@
 import { type DescField, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { isReflectList, type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
-import { type FieldRules, FieldRulesSchema, field as fieldRules } from "../../gen/buf/validate/validate_pb.js";
+import { type FieldRules, FieldRulesSchema, field as fieldRules, Ignore } from "../../gen/buf/validate/validate_pb.js";
 import { toJavaScript } from "../../src/rpc/rule-pattern.js";
 import type { Json, JsonObject } from "./json.js";
 
@@ -12,8 +12,8 @@ export function limitsOf(field: DescField): JsonObject {
 /** Whether a request must contain the field. An absent field has its zero value, which the rules may reject. */
 export function isRequired(field: DescField): boolean {
   if (field.oneof !== undefined || !hasOption(field, fieldRules)) return false;
-  const { required, type } = getOption(field, fieldRules);
-  if (required || field.proto.proto3Optional) return required;
+  const { required, ignore, type } = getOption(field, fieldRules);
+  if (required || field.proto.proto3Optional || ignore === Ignore.IF_ZERO_VALUE) return required;
   const isUnspecifiedRejected = type.case === "enum" && type.value.notIn.includes(0);
   return isUnspecifiedRejected || rejectsZero(limitsOf(field), field.scalar === ScalarType.STRING ? "" : 0);
 }
@@ -30,10 +30,13 @@ function rejectsZero(
   );
 }
 
+/** These are no rules for the value of a field, or are converted separately. */
+const otherRules: readonly string[] = ["required", "ignore", "cel"];
+
 function keywordsFor(rules: FieldRules, where: string): JsonObject {
   const ruleSet = reflect(FieldRulesSchema, rules);
   const keywords = ruleSet.fields
-    .filter((rule) => ruleSet.isSet(rule) && rule.name !== "required" && rule.name !== "cel")
+    .filter((rule) => ruleSet.isSet(rule) && !otherRules.includes(rule.name))
     .map((rule) => keywordsForType(rule.name, ruleSet.get(rule) as ReflectMessage, where));
   const cel = rules.cel.map(({ expression }) => keywordsForCel(expression, where));
   return Object.assign({}, ...keywords, ...cel);

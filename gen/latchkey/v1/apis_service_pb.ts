@@ -235,11 +235,12 @@ export const ApisService: GenService<{
   },
   /**
    * Deletes an API and all its keys permanently. When this returns, every replica
-   * reports the keys as nonexistent; therefore the call takes one lease time. Its
-   * duration does not depend on the number of keys: their rows and their share of the
-   * quotas are removed afterwards, within minutes. The caller's own key must not belong
-   * to the API, and must have every scope of its keys. If more than 100 of them have
-   * scopes, it must have the scope `*`.
+   * reports the keys as nonexistent; therefore the call takes 1.2 times the lease time.
+   * Its duration does not depend on the number of keys: they are deleted, and their
+   * share of the quotas is freed, in the background, within minutes; their rows are
+   * removed at the end of the retention. The caller's own key must not belong to the
+   * API, and must have every scope of its keys. If more than 100 of them have scopes,
+   * it must have the scope `*`.
    *
    * @generated from rpc latchkey.v1.ApisService.DeleteApi
    */

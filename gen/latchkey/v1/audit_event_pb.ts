@@ -37,7 +37,7 @@ export type AuditEvent = Message<"latchkey.v1.AuditEvent"> & {
 
   /**
    * The type of the change, such as `key.create` or `workspace.disable`. Resources are
-   * `key`, `identity`, `api`, `role`, `permission` and `workspace`.
+   * `key`, `identity`, `api`, `role`, `permission`, `override` and `workspace`.
    *
    * @generated from field: string type = 3;
    */

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/credits.proto.
  */
 export const file_latchkey_v1_credits: GenFile = /*@__PURE__*/
-  fileDesc("ChlsYXRjaGtleS92MS9jcmVkaXRzLnByb3RvEgtsYXRjaGtleS52MSJ/CgdDcmVkaXRzEioKCXJlbWFpbmluZxgBIAEoA0ISukgLIgkYgKCUpY0dKACIpRkBSACIAQESLwoGcmVmaWxsGAIgASgLMhoubGF0Y2hrZXkudjEuQ3JlZGl0c1JlZmlsbEgBiAEBQgwKCl9yZW1haW5pbmdCCQoHX3JlZmlsbCKXAgoNQ3JlZGl0c1JlZmlsbBInCghpbnRlcnZhbBgBIAEoCUIVukgSchBSBWRhaWx5Ugdtb250aGx5Eh4KBmFtb3VudBgCIAEoA0IOukgLIgkYgKCUpY0dKAESIgoKcmVmaWxsX2RheRgDIAEoBUIJukgGGgQYHygBSACIAQE6iQG6SIUBGoIBChljcmVkaXRzX3JlZmlsbC5yZWZpbGxfZGF5EjByZWZpbGxEYXkgY2FuIGJlIHNldCBvbmx5IGlmIGludGVydmFsIGlzIG1vbnRobHkaMyFoYXModGhpcy5yZWZpbGxfZGF5KSB8fCB0aGlzLmludGVydmFsID09ICdtb250aGx5J0INCgtfcmVmaWxsX2RheSIqCgtDcmVkaXRzQ29zdBIbCgRjb3N0GAEgASgDQg26SAoiCBiAlOvcAygAQkoKD2Rldi5sYXRjaGtleS52MVABWidsYXRjaGtleS5kZXYvZ2VuL2xhdGNoa2V5L3YxO2xhdGNoa2V5djGqAgtMYXRjaGtleS5WMWIGcHJvdG8z", [file_buf_validate_validate, file_latchkey_v1_json]);
+  fileDesc("ChlsYXRjaGtleS92MS9jcmVkaXRzLnByb3RvEgtsYXRjaGtleS52MSJ/CgdDcmVkaXRzEioKCXJlbWFpbmluZxgBIAEoA0ISukgLIgkYgKCUpY0dKACIpRkBSACIAQESLwoGcmVmaWxsGAIgASgLMhoubGF0Y2hrZXkudjEuQ3JlZGl0c1JlZmlsbEgBiAEBQgwKCl9yZW1haW5pbmdCCQoHX3JlZmlsbCKXAgoNQ3JlZGl0c1JlZmlsbBInCghpbnRlcnZhbBgBIAEoCUIVukgSchBSBWRhaWx5Ugdtb250aGx5Eh4KBmFtb3VudBgCIAEoA0IOukgLIgkYgKCUpY0dKAESIgoKcmVmaWxsX2RheRgDIAEoBUIJukgGGgQYHygBSACIAQE6iQG6SIUBGoIBChljcmVkaXRzX3JlZmlsbC5yZWZpbGxfZGF5EjByZWZpbGxEYXkgY2FuIGJlIHNldCBvbmx5IGlmIGludGVydmFsIGlzIG1vbnRobHkaMyFoYXModGhpcy5yZWZpbGxfZGF5KSB8fCB0aGlzLmludGVydmFsID09ICdtb250aGx5J0INCgtfcmVmaWxsX2RheSI7CgtDcmVkaXRzQ29zdBIjCgRjb3N0GAEgASgDQhC6SA3IAQEiCBiAlOvcAygASACIAQFCBwoFX2Nvc3RCSgoPZGV2LmxhdGNoa2V5LnYxUAFaJ2xhdGNoa2V5LmRldi9nZW4vbGF0Y2hrZXkvdjE7bGF0Y2hrZXl2MaoCC0xhdGNoa2V5LlYxYgZwcm90bzM", [file_buf_validate_validate, file_latchkey_v1_json]);
 
 /**
  * The credits of a key. Each verification that is otherwise valid spends some; without
@@ -86,11 +86,12 @@ export const CreditsRefillSchema: GenMessage<CreditsRefill> = /*@__PURE__*/
  */
 export type CreditsCost = Message<"latchkey.v1.CreditsCost"> & {
   /**
-   * How many, 0 to 1,000,000,000.
+   * How many, 0 to 1,000,000,000. With 0, the verification spends nothing. Must be set,
+   * also to 0.
    *
-   * @generated from field: int64 cost = 1;
+   * @generated from field: optional int64 cost = 1;
    */
-  cost: bigint;
+  cost?: bigint | undefined;
 };
 
 /**

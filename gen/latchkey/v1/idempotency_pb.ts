@@ -17,10 +17,11 @@ export const file_latchkey_v1_idempotency: GenFile = /*@__PURE__*/
  * Whether the RPC accepts an idempotency key, so that a client can retry it
  * without making the change twice. The key is the header `Idempotency-Key` (over
  * gRPC, the metadata `idempotency-key`): 1 to 255 printable ASCII characters
- * without a comma, chosen by the client for one change. For the
- * retention period of the installation, by default 24 hours, the same caller with the same key and the same request gets the first response again,
- * over any protocol; a different request fails with `idempotency_conflict`. Only
- * successful responses are stored. Other RPCs ignore the header.
+ * without a comma, chosen by the client for one change. For the retention period
+ * of the installation, by default 24 hours, the same caller with the same key and
+ * the same request gets the first response again, over any protocol; a different
+ * request fails with `idempotency_conflict`. Only successful responses are stored.
+ * Other RPCs ignore the header.
  *
  * @generated from extension: bool accepts_idempotency_key = 51792;
  */

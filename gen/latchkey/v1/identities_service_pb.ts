@@ -489,7 +489,8 @@ export const IdentitiesService: GenService<{
   /**
    * Changes an identity. Fields that the request does not set stay unchanged. In
    * HTTP, `null` clears a field. In gRPC, a field that is unset and named in
-   * `update_mask` is cleared.
+   * `update_mask` is cleared. When this returns, every replica uses the change;
+   * therefore the call takes 1.2 times the lease time.
    *
    * @generated from rpc latchkey.v1.IdentitiesService.UpdateIdentity
    */
@@ -512,7 +513,8 @@ export const IdentitiesService: GenService<{
   /**
    * Deletes an identity permanently. Its externalId can be used again at once. Its
    * keys stay valid, without an identity. The duration does not depend on their
-   * number.
+   * number. When this returns, every replica uses the change; therefore the call takes
+   * 1.2 times the lease time.
    *
    * @generated from rpc latchkey.v1.IdentitiesService.DeleteIdentity
    */

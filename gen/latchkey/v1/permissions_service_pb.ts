@@ -553,8 +553,8 @@ export const PermissionsService: GenService<{
   },
   /**
    * Replaces the permissions of a role. When this returns, every replica verifies the
-   * keys with this role by its new permissions; therefore the call takes one lease
-   * time. Its duration does not depend on the number of keys.
+   * keys with this role by its new permissions; therefore the call takes 1.2 times the
+   * lease time. Its duration does not depend on the number of keys.
    *
    * @generated from rpc latchkey.v1.PermissionsService.SetRolePermissions
    */
@@ -565,7 +565,8 @@ export const PermissionsService: GenService<{
   },
   /**
    * Deletes a role. When this returns, no key has it any more on any replica; therefore
-   * the call takes one lease time. Its duration does not depend on the number of keys.
+   * the call takes 1.2 times the lease time. Its duration does not depend on the number
+   * of keys.
    *
    * @generated from rpc latchkey.v1.PermissionsService.DeleteRole
    */

@@ -123,7 +123,8 @@ export type RateLimitCheck = Message<"latchkey.v1.RateLimitCheck"> & {
   name: string;
 
   /**
-   * How much the verification uses, 0 to 1,000,000,000. Default: 1.
+   * How much the verification uses, 0 to 1,000,000,000. Default: 1. With 0, nothing is
+   * counted; it is refused only if more than the limit was used already.
    *
    * @generated from field: optional int64 cost = 2;
    */
@@ -216,8 +217,8 @@ export type RateLimitState = Message<"latchkey.v1.RateLimitState"> & {
   reset?: Timestamp | undefined;
 
   /**
-   * True while Redis is unavailable or not configured. Each process of the service
-   * then counts separately.
+   * True while Redis is unavailable, not configured or full, or the workspace has
+   * too many counters there. Each process of the service then counts separately.
    *
    * @generated from field: optional bool per_process = 9;
    */

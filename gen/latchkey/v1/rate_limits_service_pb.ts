@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file latchkey/v1/rate_limits_service.proto.
  */
 export const file_latchkey_v1_rate_limits_service: GenFile = /*@__PURE__*/
-  fileDesc("CiVsYXRjaGtleS92MS9yYXRlX2xpbWl0c19zZXJ2aWNlLnByb3RvEgtsYXRjaGtleS52MSK4AQoMTGltaXRSZXF1ZXN0Eh0KCW5hbWVzcGFjZRgBIAEoCUIKukgHcgUQARj/ARIeCgppZGVudGlmaWVyGAIgASgJQgq6SAdyBRABGP8BEhwKBWxpbWl0GAMgASgDQg26SAoiCBiAlOvcAygBEiAKCGR1cmF0aW9uGAQgASgDQg66SAsiCRiAkPvTCSjoBxIgCgRjb3N0GAUgASgDQg26SAoiCBiAlOvcAygASACIAQFCBwoFX2Nvc3QiwQEKDUxpbWl0UmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVsaW1pdBgCIAEoAxIRCglyZW1haW5pbmcYAyABKAMSKQoFcmVzZXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC292ZXJyaWRlX2lkGAUgASgJSACIAQESGAoLcGVyX3Byb2Nlc3MYBiABKAhIAYgBAUIOCgxfb3ZlcnJpZGVfaWRCDgoMX3Blcl9wcm9jZXNzIkoKEU11bHRpTGltaXRSZXF1ZXN0EjUKBmxpbWl0cxgBIAMoCzIZLmxhdGNoa2V5LnYxLkxpbWl0UmVxdWVzdEIKukgHkgEECAEQMiJNChJNdWx0aUxpbWl0UmVzcG9uc2USDgoGcGFzc2VkGAEgASgIEicKBmxpbWl0cxgCIAMoCzIXLmxhdGNoa2V5LnYxLkxpbWl0U3RhdGUi5AEKCkxpbWl0U3RhdGUSEQoJbmFtZXNwYWNlGAEgASgJEhIKCmlkZW50aWZpZXIYAiABKAkSDQoFbGltaXQYAyABKAMSEQoJcmVtYWluaW5nGAQgASgDEikKBXJlc2V0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZwYXNzZWQYBiABKAgSGAoLb3ZlcnJpZGVfaWQYByABKAlIAIgBARIYCgtwZXJfcHJvY2VzcxgIIAEoCEgBiAEBQg4KDF9vdmVycmlkZV9pZEIOCgxfcGVyX3Byb2Nlc3MicAoRUmF0ZUxpbWl0T3ZlcnJpZGUSEwoLb3ZlcnJpZGVfaWQYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEhIKCmlkZW50aWZpZXIYAyABKAkSDQoFbGltaXQYBCABKAMSEAoIZHVyYXRpb24YBSABKAMikwEKElNldE92ZXJyaWRlUmVxdWVzdBIdCgluYW1lc3BhY2UYASABKAlCCrpIB3IFEAEY/wESHgoKaWRlbnRpZmllchgCIAEoCUIKukgHcgUQARj/ARIcCgVsaW1pdBgDIAEoA0INukgKIggYgJTr3AMoABIgCghkdXJhdGlvbhgEIAEoA0IOukgLIgkYgJD70wko6AciKgoTU2V0T3ZlcnJpZGVSZXNwb25zZRITCgtvdmVycmlkZV9pZBgBIAEoCSJTChJHZXRPdmVycmlkZVJlcXVlc3QSHQoJbmFtZXNwYWNlGAEgASgJQgq6SAdyBRABGP8BEh4KCmlkZW50aWZpZXIYAiABKAlCCrpIB3IFEAEY/wEiRwoTR2V0T3ZlcnJpZGVSZXNwb25zZRIwCghvdmVycmlkZRgBIAEoCzIeLmxhdGNoa2V5LnYxLlJhdGVMaW1pdE92ZXJyaWRlIogBChRMaXN0T3ZlcnJpZGVzUmVxdWVzdBIdCgluYW1lc3BhY2UYASABKAlCCrpIB3IFEAEY/wESHQoFbGltaXQYAiABKAVCCbpIBhoEGGQoAUgAiAEBEh0KBmN1cnNvchgDIAEoCUIIukgFcgMY/wFIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciJ3ChVMaXN0T3ZlcnJpZGVzUmVzcG9uc2USMQoJb3ZlcnJpZGVzGAEgAygLMh4ubGF0Y2hrZXkudjEuUmF0ZUxpbWl0T3ZlcnJpZGUSKwoKcGFnaW5hdGlvbhgCIAEoCzIXLmxhdGNoa2V5LnYxLlBhZ2luYXRpb24iVgoVRGVsZXRlT3ZlcnJpZGVSZXF1ZXN0Eh0KCW5hbWVzcGFjZRgBIAEoCUIKukgHcgUQARj/ARIeCgppZGVudGlmaWVyGAIgASgJQgq6SAdyBRABGP8BIhgKFkRlbGV0ZU92ZXJyaWRlUmVzcG9uc2UyhwcKEVJhdGVMaW1pdHNTZXJ2aWNlEnMKBUxpbWl0EhkubGF0Y2hrZXkudjEuTGltaXRSZXF1ZXN0GhoubGF0Y2hrZXkudjEuTGltaXRSZXNwb25zZSIz8qQZEQoPcmF0ZWxpbWl0LmxpbWl0gtPkkwIYOgEqIhMvdjIvcmF0ZWxpbWl0LmxpbWl0EowBCgpNdWx0aUxpbWl0Eh4ubGF0Y2hrZXkudjEuTXVsdGlMaW1pdFJlcXVlc3QaHy5sYXRjaGtleS52MS5NdWx0aUxpbWl0UmVzcG9uc2UiPfKkGREKD3JhdGVsaW1pdC5saW1pdILT5JMCIjoGbGltaXRzIhgvdjIvcmF0ZWxpbWl0Lm11bHRpTGltaXQSkQEKC1NldE92ZXJyaWRlEh8ubGF0Y2hrZXkudjEuU2V0T3ZlcnJpZGVSZXF1ZXN0GiAubGF0Y2hrZXkudjEuU2V0T3ZlcnJpZGVSZXNwb25zZSI/8qQZEgoQcmF0ZWxpbWl0LnVwZGF0ZfqkGQEWgtPkkwIeOgEqIhkvdjIvcmF0ZWxpbWl0LnNldE92ZXJyaWRlEpkBCgtHZXRPdmVycmlkZRIfLmxhdGNoa2V5LnYxLkdldE92ZXJyaWRlUmVxdWVzdBogLmxhdGNoa2V5LnYxLkdldE92ZXJyaWRlUmVzcG9uc2UiR/KkGRAKDnJhdGVsaW1pdC5yZWFk+qQZAR2C0+STAig6ASpiCG92ZXJyaWRlIhkvdjIvcmF0ZWxpbWl0LmdldE92ZXJyaWRlEp0BCg1MaXN0T3ZlcnJpZGVzEiEubGF0Y2hrZXkudjEuTGlzdE92ZXJyaWRlc1JlcXVlc3QaIi5sYXRjaGtleS52MS5MaXN0T3ZlcnJpZGVzUmVzcG9uc2UiRfKkGRAKDnJhdGVsaW1pdC5yZWFkgtPkkwIrOgEqYglvdmVycmlkZXMiGy92Mi9yYXRlbGltaXQubGlzdE92ZXJyaWRlcxKdAQoORGVsZXRlT3ZlcnJpZGUSIi5sYXRjaGtleS52MS5EZWxldGVPdmVycmlkZVJlcXVlc3QaIy5sYXRjaGtleS52MS5EZWxldGVPdmVycmlkZVJlc3BvbnNlIkLypBkSChByYXRlbGltaXQuZGVsZXRl+qQZAR2C0+STAiE6ASoiHC92Mi9yYXRlbGltaXQuZGVsZXRlT3ZlcnJpZGVCSgoPZGV2LmxhdGNoa2V5LnYxUAFaJ2xhdGNoa2V5LmRldi9nZW4vbGF0Y2hrZXkvdjE7bGF0Y2hrZXl2MaoCC0xhdGNoa2V5LlYxYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_errors, file_latchkey_v1_pagination]);
+  fileDesc("CiVsYXRjaGtleS92MS9yYXRlX2xpbWl0c19zZXJ2aWNlLnByb3RvEgtsYXRjaGtleS52MSK4AQoMTGltaXRSZXF1ZXN0Eh0KCW5hbWVzcGFjZRgBIAEoCUIKukgHcgUQARj/ARIeCgppZGVudGlmaWVyGAIgASgJQgq6SAdyBRABGP8BEhwKBWxpbWl0GAMgASgDQg26SAoiCBiAlOvcAygBEiAKCGR1cmF0aW9uGAQgASgDQg66SAsiCRiAkPvTCSjoBxIgCgRjb3N0GAUgASgDQg26SAoiCBiAlOvcAygASACIAQFCBwoFX2Nvc3QiwQEKDUxpbWl0UmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVsaW1pdBgCIAEoAxIRCglyZW1haW5pbmcYAyABKAMSKQoFcmVzZXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC292ZXJyaWRlX2lkGAUgASgJSACIAQESGAoLcGVyX3Byb2Nlc3MYBiABKAhIAYgBAUIOCgxfb3ZlcnJpZGVfaWRCDgoMX3Blcl9wcm9jZXNzIkoKEU11bHRpTGltaXRSZXF1ZXN0EjUKBmxpbWl0cxgBIAMoCzIZLmxhdGNoa2V5LnYxLkxpbWl0UmVxdWVzdEIKukgHkgEECAEQMiJNChJNdWx0aUxpbWl0UmVzcG9uc2USDgoGcGFzc2VkGAEgASgIEicKBmxpbWl0cxgCIAMoCzIXLmxhdGNoa2V5LnYxLkxpbWl0U3RhdGUi5AEKCkxpbWl0U3RhdGUSEQoJbmFtZXNwYWNlGAEgASgJEhIKCmlkZW50aWZpZXIYAiABKAkSDQoFbGltaXQYAyABKAMSEQoJcmVtYWluaW5nGAQgASgDEikKBXJlc2V0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZwYXNzZWQYBiABKAgSGAoLb3ZlcnJpZGVfaWQYByABKAlIAIgBARIYCgtwZXJfcHJvY2VzcxgIIAEoCEgBiAEBQg4KDF9vdmVycmlkZV9pZEIOCgxfcGVyX3Byb2Nlc3MicAoRUmF0ZUxpbWl0T3ZlcnJpZGUSEwoLb3ZlcnJpZGVfaWQYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEhIKCmlkZW50aWZpZXIYAyABKAkSDQoFbGltaXQYBCABKAMSEAoIZHVyYXRpb24YBSABKAMipQEKElNldE92ZXJyaWRlUmVxdWVzdBIdCgluYW1lc3BhY2UYASABKAlCCrpIB3IFEAEY/wESHgoKaWRlbnRpZmllchgCIAEoCUIKukgHcgUQARj/ARIkCgVsaW1pdBgDIAEoA0IQukgNyAEBIggYgJTr3AMoAEgAiAEBEiAKCGR1cmF0aW9uGAQgASgDQg66SAsiCRiAkPvTCSjoB0IICgZfbGltaXQiKgoTU2V0T3ZlcnJpZGVSZXNwb25zZRITCgtvdmVycmlkZV9pZBgBIAEoCSJTChJHZXRPdmVycmlkZVJlcXVlc3QSHQoJbmFtZXNwYWNlGAEgASgJQgq6SAdyBRABGP8BEh4KCmlkZW50aWZpZXIYAiABKAlCCrpIB3IFEAEY/wEiRwoTR2V0T3ZlcnJpZGVSZXNwb25zZRIwCghvdmVycmlkZRgBIAEoCzIeLmxhdGNoa2V5LnYxLlJhdGVMaW1pdE92ZXJyaWRlIogBChRMaXN0T3ZlcnJpZGVzUmVxdWVzdBIdCgluYW1lc3BhY2UYASABKAlCCrpIB3IFEAEY/wESHQoFbGltaXQYAiABKAVCCbpIBhoEGGQoAUgAiAEBEh0KBmN1cnNvchgDIAEoCUIIukgFcgMY/wFIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciJ3ChVMaXN0T3ZlcnJpZGVzUmVzcG9uc2USMQoJb3ZlcnJpZGVzGAEgAygLMh4ubGF0Y2hrZXkudjEuUmF0ZUxpbWl0T3ZlcnJpZGUSKwoKcGFnaW5hdGlvbhgCIAEoCzIXLmxhdGNoa2V5LnYxLlBhZ2luYXRpb24iVgoVRGVsZXRlT3ZlcnJpZGVSZXF1ZXN0Eh0KCW5hbWVzcGFjZRgBIAEoCUIKukgHcgUQARj/ARIeCgppZGVudGlmaWVyGAIgASgJQgq6SAdyBRABGP8BIhgKFkRlbGV0ZU92ZXJyaWRlUmVzcG9uc2UyhwcKEVJhdGVMaW1pdHNTZXJ2aWNlEnMKBUxpbWl0EhkubGF0Y2hrZXkudjEuTGltaXRSZXF1ZXN0GhoubGF0Y2hrZXkudjEuTGltaXRSZXNwb25zZSIz8qQZEQoPcmF0ZWxpbWl0LmxpbWl0gtPkkwIYOgEqIhMvdjIvcmF0ZWxpbWl0LmxpbWl0EowBCgpNdWx0aUxpbWl0Eh4ubGF0Y2hrZXkudjEuTXVsdGlMaW1pdFJlcXVlc3QaHy5sYXRjaGtleS52MS5NdWx0aUxpbWl0UmVzcG9uc2UiPfKkGREKD3JhdGVsaW1pdC5saW1pdILT5JMCIjoGbGltaXRzIhgvdjIvcmF0ZWxpbWl0Lm11bHRpTGltaXQSkQEKC1NldE92ZXJyaWRlEh8ubGF0Y2hrZXkudjEuU2V0T3ZlcnJpZGVSZXF1ZXN0GiAubGF0Y2hrZXkudjEuU2V0T3ZlcnJpZGVSZXNwb25zZSI/8qQZEgoQcmF0ZWxpbWl0LnVwZGF0ZfqkGQEWgtPkkwIeOgEqIhkvdjIvcmF0ZWxpbWl0LnNldE92ZXJyaWRlEpkBCgtHZXRPdmVycmlkZRIfLmxhdGNoa2V5LnYxLkdldE92ZXJyaWRlUmVxdWVzdBogLmxhdGNoa2V5LnYxLkdldE92ZXJyaWRlUmVzcG9uc2UiR/KkGRAKDnJhdGVsaW1pdC5yZWFk+qQZAR2C0+STAig6ASpiCG92ZXJyaWRlIhkvdjIvcmF0ZWxpbWl0LmdldE92ZXJyaWRlEp0BCg1MaXN0T3ZlcnJpZGVzEiEubGF0Y2hrZXkudjEuTGlzdE92ZXJyaWRlc1JlcXVlc3QaIi5sYXRjaGtleS52MS5MaXN0T3ZlcnJpZGVzUmVzcG9uc2UiRfKkGRAKDnJhdGVsaW1pdC5yZWFkgtPkkwIrOgEqYglvdmVycmlkZXMiGy92Mi9yYXRlbGltaXQubGlzdE92ZXJyaWRlcxKdAQoORGVsZXRlT3ZlcnJpZGUSIi5sYXRjaGtleS52MS5EZWxldGVPdmVycmlkZVJlcXVlc3QaIy5sYXRjaGtleS52MS5EZWxldGVPdmVycmlkZVJlc3BvbnNlIkLypBkSChByYXRlbGltaXQuZGVsZXRl+qQZAR2C0+STAiE6ASoiHC92Mi9yYXRlbGltaXQuZGVsZXRlT3ZlcnJpZGVCSgoPZGV2LmxhdGNoa2V5LnYxUAFaJ2xhdGNoa2V5LmRldi9nZW4vbGF0Y2hrZXkvdjE7bGF0Y2hrZXl2MaoCC0xhdGNoa2V5LlYxYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_timestamp, file_latchkey_v1_access, file_latchkey_v1_errors, file_latchkey_v1_pagination]);
 
 /**
  * The use to count, and its limit.
@@ -57,7 +57,8 @@ export type LimitRequest = Message<"latchkey.v1.LimitRequest"> & {
   duration: bigint;
 
   /**
-   * How much is used, 0 to 1,000,000,000. Default: 1.
+   * How much is used, 0 to 1,000,000,000. Default: 1. With 0, nothing is counted; the
+   * use is refused if more than the limit was used already, or if the limit is 0.
    *
    * @generated from field: optional int64 cost = 5;
    */
@@ -113,8 +114,8 @@ export type LimitResponse = Message<"latchkey.v1.LimitResponse"> & {
   overrideId?: string | undefined;
 
   /**
-   * True while Redis is unavailable or not configured. Each process of the service
-   * then counts separately.
+   * True while Redis is unavailable, not configured or full, or the workspace has
+   * too many counters there. Each process of the service then counts separately.
    *
    * @generated from field: optional bool per_process = 6;
    */
@@ -234,8 +235,8 @@ export type LimitState = Message<"latchkey.v1.LimitState"> & {
   overrideId?: string | undefined;
 
   /**
-   * True while Redis is unavailable or not configured. Each process of the service
-   * then counts separately.
+   * True while Redis is unavailable, not configured or full, or the workspace has
+   * too many counters there. Each process of the service then counts separately.
    *
    * @generated from field: optional bool per_process = 8;
    */
@@ -277,7 +278,8 @@ export type RateLimitOverride = Message<"latchkey.v1.RateLimitOverride"> & {
   identifier: string;
 
   /**
-   * How much may be used in one window. With 0, every use is refused.
+   * How much may be used in one window. With 0, every use is refused, whatever its
+   * cost.
    *
    * @generated from field: int64 limit = 4;
    */
@@ -322,11 +324,11 @@ export type SetOverrideRequest = Message<"latchkey.v1.SetOverrideRequest"> & {
 
   /**
    * How much may be used in one window, 0 to 1,000,000,000. With 0, every use is
-   * refused.
+   * refused, whatever its cost. Must be set, also to 0.
    *
-   * @generated from field: int64 limit = 3;
+   * @generated from field: optional int64 limit = 3;
    */
-  limit: bigint;
+  limit?: bigint | undefined;
 
   /**
    * The length of a window in milliseconds, from a second to 30 days.
@@ -551,7 +553,7 @@ export const RateLimitsService: GenService<{
   /**
    * Sets other limits for some identifiers of a namespace, and replaces an override
    * with the same identifier. When this returns, every replica uses the override;
-   * therefore the call takes one lease time.
+   * therefore the call takes 1.2 times the lease time.
    *
    * @generated from rpc latchkey.v1.RateLimitsService.SetOverride
    */
@@ -582,7 +584,7 @@ export const RateLimitsService: GenService<{
   },
   /**
    * Deletes an override. When this returns, no replica uses it any more; therefore the
-   * call takes one lease time.
+   * call takes 1.2 times the lease time.
    *
    * @generated from rpc latchkey.v1.RateLimitsService.DeleteOverride
    */

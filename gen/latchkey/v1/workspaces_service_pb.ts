@@ -448,8 +448,8 @@ export type ListAuditEventsRequest = Message<"latchkey.v1.ListAuditEventsRequest
   type?: string | undefined;
 
   /**
-   * Only events of the key, identity or workspace with this identifier. Default:
-   * all.
+   * Only events of the resource with this identifier, such as a key or a role.
+   * Default: all.
    *
    * @generated from field: optional string resource_id = 3;
    */
@@ -583,8 +583,8 @@ export const WorkspacesService: GenService<{
   },
   /**
    * Enables a workspace again. When this returns, every replica accepts its keys,
-   * except those that are individually disabled; therefore the call takes one lease
-   * time. Enabling an enabled workspace changes nothing.
+   * except those that are individually disabled; therefore the call takes 1.2 times the
+   * lease time. Enabling an enabled workspace changes nothing.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.EnableWorkspace
    */
@@ -609,9 +609,9 @@ export const WorkspacesService: GenService<{
    * returns, no replica and no verifier accepts a key of the workspace, and it cannot
    * be enabled again; therefore the call takes 1.2 times the lease time, by default
    * 0.3 seconds. Names, `meta` and all other texts are erased in the background,
-   * also in the audit events, which stay. Deleting a deleted workspace again succeeds
-   * and changes nothing. Fails with `workspace_enabled` unless the workspace is
-   * disabled.
+   * also in the audit events, which stay. Tags of counted verifications stay until the
+   * end of their retention. Deleting a deleted workspace again succeeds and changes
+   * nothing. Fails with `workspace_enabled` unless the workspace is disabled.
    *
    * @generated from rpc latchkey.v1.WorkspacesService.DeleteWorkspace
    */
