@@ -25,7 +25,10 @@ export function auditCommand(config: ClientConfig): Command {
       listCommand("list audit events, newest first")
         .option("--workspace <workspaceId>", "only events of this workspace")
         .option("--type <type>", "only events of this type, such as key.create")
-        .option("--resource <id>", "only events of this key, identity or workspace")
+        .option(
+          "--resource <id>",
+          "only events of this resource: a key, identity, API, role, permission, override or workspace",
+        )
         .option("--since <time>", "only events at or after this time", time)
         .option("--until <time>", "only events before this time", time)
         .action(

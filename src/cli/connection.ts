@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { createGrpcTransport } from "@connectrpc/connect-node";
+import { isSendable } from "../client/credential.js";
 import { createProtobufClient, type ProtobufClient } from "../client/protobuf.js";
 import type { ClientConfig } from "../config.js";
 import { UserError } from "../errors.js";
@@ -41,7 +42,7 @@ export function connect(flags: ConnectionFlags, config: ClientConfig, role: Role
 export function credentialOf(flags: ConnectionFlags, config: ClientConfig, role: Role): string {
   const fromFlag = readSetting("--credential-file", flags.credentialFile)?.toString().trim();
   const credential = fromFlag ?? config.credential ?? storedCredential(config.dataDir, role);
-  if (!/^[\x21-\x7e]+$/.test(credential)) {
+  if (!isSendable(credential)) {
     throw new UserError(
       "The credential must be printable ASCII without spaces. Check --credential-file or LATCHKEY_CREDENTIAL.",
     );

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { create, fromJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import { create, fromJson, type JsonObject, type JsonValue, toBinary } from "@bufbuild/protobuf";
 import type { Command } from "commander";
 import {
   type ImportedKey,
@@ -14,7 +14,13 @@ import { Conflict } from "./exit-codes.js";
 import { writeTable } from "./output.js";
 
 /** The maximum number of keys in one call. */
-const batchSize = 100;
+const maxBatchSize = 100;
+
+/**
+ * The maximum size of several keys in one call, as protobuf. A request may have 128 KiB and 16,384 values, and a value of `meta`
+ * takes at least four bytes. A single key that is valid may be larger.
+ */
+const maxBatchBytes = 60 * 1024;
 
 interface ImportFlags extends CreateFlags {
   readonly migrationId: string;
@@ -23,6 +29,8 @@ interface ImportFlags extends CreateFlags {
 
 /** `latchkey key import`. */
 export function importCommand(config: ClientConfig): Command {
+  /** The error that ended the import after a part of it. */
+  let failure: unknown;
   return createCommand("import", "import keys of another service by the hashes of their secrets")
     .argument("<file>", "a JSON file: a list of keys as keys.migrateKeys takes them, of any length")
     .requiredOption("--migration-id <label>", "a label for the import, recorded in the audit events")
@@ -38,14 +46,21 @@ export function importCommand(config: ClientConfig): Command {
             const options = createOptions(
               idempotencyKey === undefined ? {} : { idempotencyKey: `${idempotencyKey} ${index}` },
             );
-            const { migrated, failed } = await service.migrateKeys({ migrationId, apiId, keys }, options);
-            all.migrated.push(...migrated);
-            all.failed.push(...failed);
+            try {
+              const { migrated, failed } = await service.migrateKeys({ migrationId, apiId, keys }, options);
+              all.migrated.push(...migrated);
+              all.failed.push(...failed);
+            } catch (error) {
+              if (index === 0) throw error;
+              failure = error; // thrown once the stored keys are printed: a repetition would not return their ids
+              break;
+            }
           }
           return all;
         },
         show: (result) => writeTable(rowsOf(result), columns),
         afterPrint: ({ failed }) => {
+          if (failure !== undefined) throw failure;
           if (failed.length > 0) throw new Conflict();
         },
       }),
@@ -67,9 +82,22 @@ function rowsOf({ migrated, failed }: MigrateKeysResponse): Row[] {
   return [...migrated, ...failed.map((hash) => ({ hash }))];
 }
 
+/** The keys in their order, divided so that a call can take each part. */
 function batchesOf(keys: readonly ImportedKey[]): ImportedKey[][] {
-  const count = Math.ceil(keys.length / batchSize);
-  return Array.from({ length: count }, (_, index) => keys.slice(index * batchSize, (index + 1) * batchSize));
+  const batches: ImportedKey[][] = [];
+  let bytes = 0;
+  for (const key of keys) {
+    const size = toBinary(ImportedKeySchema, key).length;
+    const batch = batches.at(-1);
+    bytes += size;
+    if (batch !== undefined && batch.length < maxBatchSize && bytes <= maxBatchBytes) {
+      batch.push(key);
+    } else {
+      batches.push([key]);
+      bytes = size;
+    }
+  }
+  return batches;
 }
 
 function readKeys(file: string): ImportedKey[] {

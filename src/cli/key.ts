@@ -125,7 +125,7 @@ export function keyCommand(config: ClientConfig): Command {
     .addCommand(
       listCommand("list the keys, newest last")
         .option("--external-id <id>", "only keys of this identity")
-        .option("--state <state>", "only keys in this state: `enabled` or `disabled`")
+        .addOption(new Option("--state <state>", "only keys in this state").choices(["enabled", "disabled"]))
         .option("--api <apiId>", "only keys of this API")
         .action(
           callAction(config, {

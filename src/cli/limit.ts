@@ -50,7 +50,7 @@ export function limitCommand(config: ClientConfig): Command {
                 REMAINING: ({ remaining }) => remaining,
                 RESET: ({ reset }) => reset,
                 OVERRIDE: ({ overrideId }) => overrideId,
-                COUNTED: ({ perProcess }) => (perProcess ? "per process, because Redis is unavailable" : undefined),
+                COUNTED: ({ perProcess }) => (perProcess ? "per process" : undefined),
               }),
             afterPrint: ({ success }) => {
               if (!success) throw new NotValid();

@@ -1,9 +1,14 @@
+/** Whether a credential can be sent in a header. */
+export function isSendable(credential: string): boolean {
+  return /^[\x21-\x7e]+$/.test(credential);
+}
+
 /**
  * Throws if a credential cannot be sent. Checked here, because the error of Headers would contain the whole value, which
  * is secret.
  */
 export function checkCredential(key: string): void {
-  if (/^[\x21-\x7e]+$/.test(key)) return;
+  if (isSendable(key)) return;
   throw new TypeError(
     "The key must be printable ASCII without spaces. A key that was read from a file may need trim().",
   );

@@ -70,7 +70,7 @@ export interface RateLimitState {
   readonly remaining: number;
   /** When the current window ends, by the clock of the service. */
   readonly reset: Date;
-  /** Whether each process of the service counts separately, because it cannot use Redis. */
+  /** Whether each process of the service counts separately, because it cannot use Redis for it. */
   readonly perProcess: boolean;
 }
 

@@ -220,6 +220,10 @@ describe("errors have an exit code and a readable message", () => {
     });
     expect(await run("key", "create", "--meta", "[]")).toMatchObject({ exitCode: 2 });
     expect(await run("key", "list", "--limit", "many")).toMatchObject({ exitCode: 2 });
+    expect(await run("key", "list", "--state", "enable")).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining("enabled, disabled"),
+    });
     expect(await run("key", "create", "--expires", "soon")).toMatchObject({ exitCode: 2 });
   });
 

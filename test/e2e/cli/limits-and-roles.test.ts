@@ -23,6 +23,9 @@ function fileWith(content: string): string {
   return file;
 }
 
+/** The hash of a new secret of another service. */
+const newHash = () => createHash("sha256").update(randomUUID()).digest("base64");
+
 describe("APIs, roles and permissions on the command line", () => {
   it("an API can be created, listed, shown and deleted, and its keys are deleted with it", async () => {
     const member = await createMember();
@@ -237,11 +240,30 @@ describe("usage and import on the command line", () => {
     expect(again.stdout).toMatch(/^HASH +KEY ID +RESULT\n\S{44} +exists already\n$/);
   });
 
+  it("imports keys of any size", async () => {
+    const member = await createMember();
+    const large = { text: "x".repeat(15_000) };
+    const structured = { list: Array(8_000).fill(1) };
+    const metas = [...Array(100).fill({ text: "x".repeat(1_500) }), ...Array(10).fill(large), structured, structured];
+    const keys = metas.map((meta) => ({ hash: newHash(), meta }));
+    const { migrated } = await member.json("key", "import", fileWith(JSON.stringify(keys)), "--migration-id", "m");
+    expect(migrated.map(({ hash }: { hash: string }) => hash)).toEqual(keys.map(({ hash }) => hash));
+  });
+
+  it("prints what was imported before an error, with the exit code of the error", async () => {
+    const member = await createMember();
+    const keys = [...Array.from({ length: 100 }, () => ({ hash: newHash() })), { hash: newHash(), roles: ["nobody"] }];
+    const args = ["key", "import", fileWith(JSON.stringify(keys)), "--migration-id", "m"];
+    const { exitCode, stdout, stderr } = await member.run(...args);
+    expect(exitCode).toBe(4);
+    expect(stderr).toContain("data/role_not_found");
+    expect(stdout.match(/key_\w{26} +imported\n/g)).toHaveLength(100);
+    expect((await member.json("key", "list")).pagination.hasMore).toBe(true); // 100 and the first key
+  });
+
   it("an import with an idempotency key can be repeated", async () => {
     const member = await createMember();
-    const keys = Array.from({ length: 3 }, () => ({
-      hash: createHash("sha256").update(randomUUID()).digest("base64"),
-    }));
+    const keys = Array.from({ length: 3 }, () => ({ hash: newHash() }));
     const args = ["key", "import", fileWith(JSON.stringify(keys)), "--migration-id", "m", "--idempotency-key", "once"];
     expect(await member.json(...args)).toEqual(await member.json(...args));
   });
