@@ -29,6 +29,13 @@ const valuesOf = {
   "no network policy": { existingSecret: "latchkey", networkPolicy: { enabled: false, monitoring: [] } },
 };
 
+/** The keys of Secrets with which the Pods must start. */
+const keysOfSecrets = [
+  ["DATABASE_URL", "OPERATOR_KEY"],
+  ["DATABASE_URL", "OPERATOR_KEYS"],
+  ["DATABASE_URL", "OPERATOR_KEY", "OPERATOR_KEYS", "REDIS_URL"],
+];
+
 /** The chart's manifests against the types of the Kubernetes API, and against each other. */
 export function chartProblems() {
   try {
@@ -138,8 +145,12 @@ function referenceProblems(manifests) {
         endpoints.every(({ port }) => service.spec.ports.some(({ name }) => name === port)),
     ),
   );
-  const environment = { ...imageEnvironment(), ...Object.fromEntries(container.env.map(variableOf)) };
-  const settings = settingsProblems("env", environment);
+  const environments = keysOfSecrets.map((keys) => ({ keys, environment: environmentOf(container, keys) }));
+  const settings = environments.flatMap(({ keys, environment }) => [
+    ...missingKeys(container, keys).map((key) => `a Secret with ${keys.join(", ")} needs ${key}, too`),
+    ...settingsProblems(`env, and a Secret with ${keys.join(", ")}`, environment),
+  ]);
+  const [{ environment }] = environments;
   const needed = settings.length > 0 ? 0 : shutdownSeconds(environment) + container.lifecycle.preStop.sleep.seconds;
   return [
     ...settings,
@@ -158,6 +169,16 @@ function matches(labels, selector) {
   return Object.entries(selector).every(([name, value]) => labels[name] === value);
 }
 
-function variableOf({ name, value, valueFrom }) {
-  return [name, valueFrom === undefined ? value : secrets[valueFrom.secretKeyRef.key]];
+/** The variables of a container whose Secret has these keys. */
+function environmentOf({ env }, keys) {
+  const variables = env
+    .filter(({ valueFrom }) => valueFrom === undefined || keys.includes(valueFrom.secretKeyRef.key))
+    .map(({ name, value, valueFrom }) => [name, valueFrom === undefined ? value : secrets[valueFrom.secretKeyRef.key]]);
+  return { ...imageEnvironment(), ...Object.fromEntries(variables) };
+}
+
+/** The keys without which Kubernetes does not start a container whose Secret has these keys. */
+function missingKeys({ env }, keys) {
+  const required = env.map(({ valueFrom }) => valueFrom?.secretKeyRef).filter((ref) => ref && !ref.optional);
+  return required.map(({ key }) => key).filter((key) => !keys.includes(key));
 }

@@ -23,6 +23,7 @@ export const secrets = {
   DATABASE_URL: "postgres://latchkey:password@postgres:5432/latchkey",
   REDIS_URL: "redis://valkey:6379",
   OPERATOR_KEY: "an-operator-key-for-this-check",
+  OPERATOR_KEYS: "alice:a-key-of-alice-for-this-check,deploy:a-key-of-deploy-for-this-check",
 };
 
 /** Variables that the service does not read, and values that it refuses. */

@@ -39,16 +39,20 @@ test("what `npm ci --omit=dev --omit=optional` installs, with a built dist, serv
   );
   expect(await call(service, "/v2/workspaces.listWorkspaces", operatorKey)).toMatchObject({ status: 200, data: [] });
 
-  expect(await healthCheck(metricsPort), "the health check of the image succeeds").toBe(0);
+  const image = { HOST: "0.0.0.0", METRICS_PORT: metricsPort };
+  const prefixed = { ...image, METRICS_PORT: "1", LATCHKEY_METRICS_PORT: metricsPort };
+  expect(await healthCheck(image), "the health check of the image succeeds").toBe(0);
+  expect(await healthCheck(prefixed), "also with a prefixed variable").toBe(0);
+  expect(await healthCheck({ ...image, METRICS_HOST: "::1" }), "it asks METRICS_HOST, where nothing listens").toBe(1);
   expect(await stop(service)).toMatchObject({ code: 0 });
-  expect(await healthCheck(metricsPort), "without the service, it fails").toBe(1);
+  expect(await healthCheck(image), "without the service, it fails").toBe(1);
 });
 
-/** The exit status of the Dockerfile's health check. */
-async function healthCheck(metricsPort: string): Promise<number | null> {
+/** The exit status of the Dockerfile's health check, with these variables. */
+async function healthCheck(variables: Record<string, string>): Promise<number | null> {
   const dockerfile = readFileSync(join(project, "deploy/Dockerfile"), "utf8");
   const [program, ...args] = JSON.parse(/HEALTHCHECK .*\n +CMD (\[.*\])/.exec(dockerfile)?.[1] ?? "[]");
-  const env = { PATH: process.env["PATH"], METRICS_PORT: metricsPort };
+  const env = { PATH: process.env["PATH"], ...variables };
   const [status] = await once(spawn(program, args, { env, stdio: "ignore" }), "exit");
   return status;
 }

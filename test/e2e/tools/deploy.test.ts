@@ -139,6 +139,20 @@ describe("npm run check:deploy", () => {
     ],
     ["an optional Secret", deployment, "required ", "default ", "must fail"],
     [
+      "a chart that requires the credential of one operator",
+      deployment,
+      "key: OPERATOR_KEY\n                  optional: true\n",
+      "key: OPERATOR_KEY\n",
+      "a Secret with DATABASE_URL, OPERATOR_KEYS needs OPERATOR_KEY, too",
+    ],
+    [
+      "a chart without the credentials of several operators",
+      deployment,
+      "key: OPERATOR_KEYS\n",
+      "key: OPERATORS\n",
+      "DATABASE_URL needs an OPERATOR_KEY",
+    ],
+    [
       "a variable of the unit that does not exist",
       unit,
       "WorkingDirectory",

@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { skipTest } from "../../support/skip.js";
+import { needsTools, protocCheck } from "../../support/skip.js";
 
 const run = promisify(execFile);
 const buf = join(process.cwd(), "node_modules/.bin/buf");
@@ -41,8 +41,7 @@ describe("the exported proto files", () => {
   });
 
   it("compile with plain protoc", async (context) => {
-    const version = await run("protoc", ["--version"]).catch(() => undefined);
-    if (version === undefined) skipTest(context, "protoc is not installed on this machine");
+    needsTools(context, protocCheck);
     await run("protoc", ["-I.", "--python_out=.", ...protoFiles], { cwd: exported });
     expect(readFileSync(join(exported, "latchkey/v1/keys_service_pb2.py"), "utf8")).toContain("CreateKeyRequest");
   });
@@ -88,14 +87,14 @@ describe("the commands of the guide to generate stubs", () => {
   const languages: Readonly<Record<string, { tools: string; client: string }>> = {
     Python: { tools: "python3 -c 'import grpc_tools.protoc'", client: "python/latchkey/v1/keys_service_pb2_grpc.py" },
     Go: {
-      tools: "command -v protoc && command -v protoc-gen-go && command -v protoc-gen-go-grpc",
+      tools: `${protocCheck} && command -v protoc-gen-go && command -v protoc-gen-go-grpc`,
       client: "go/latchkey/v1/keys_service_grpc.pb.go",
     },
     Java: {
-      tools: "command -v protoc && command -v grpc_java_plugin",
+      tools: `${protocCheck} && command -v grpc_java_plugin`,
       client: "java/dev/latchkey/v1/KeysServiceGrpc.java",
     },
-    "C#": { tools: "command -v protoc && command -v grpc_csharp_plugin", client: "csharp/KeysServiceGrpc.cs" },
+    "C#": { tools: `${protocCheck} && command -v grpc_csharp_plugin`, client: "csharp/KeysServiceGrpc.cs" },
   };
   const guide = readFileSync("docs/guides/generate-stubs.md", "utf8");
   const commands = new Map(
@@ -110,8 +109,7 @@ describe("the commands of the guide to generate stubs", () => {
   });
 
   it.for(Object.entries(languages))("generate a client in %s", async ([language, { tools, client }], context) => {
-    const installed = await run("sh", ["-c", tools]).catch(() => undefined);
-    if (installed === undefined) skipTest(context, `not installed on this machine: ${tools}`);
+    needsTools(context, tools);
     await run("sh", ["-euc", commands.get(language) ?? ""], { cwd: folder });
     expect(readFileSync(join(folder, "dist/stubs", client), "utf8")).toContain("VerifyKey");
   });
