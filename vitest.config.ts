@@ -15,6 +15,9 @@ const replicas = [
   "test/integration/{revocation,verifier}/**/*.test.ts",
 ];
 
+/** Each part of the service on real backends: `npm run test:integration`. */
+const integration = "test/integration/**/*.test.ts";
+
 /** Overload and invalid input: `npm run test:robustness`. */
 const robustness = "test/robustness/**/*.test.ts";
 
@@ -42,11 +45,11 @@ export default defineConfig({
         extends: true,
         test: {
           name: "service",
-          include: ["test/**/*.test.ts"],
-          exclude: [unit, e2e, revocation, ...replicas, robustness, packages],
+          include: ["test/{contract,meta}/**/*.test.ts"],
           globalSetup,
         },
       },
+      { extends: true, test: { name: "integration", include: [integration], exclude: replicas, globalSetup } },
       { extends: true, test: { name: "revocation", include: [revocation], globalSetup } },
       {
         extends: true,

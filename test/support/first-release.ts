@@ -9,7 +9,7 @@ export type FirstRelease = { readonly commit: string } | { readonly missing: str
 
 /**
  * The commit that the CHANGELOG names for version 0.1.0. `RELEASE_COMMIT` names another one, to try the tests before there is
- * a release. A commit that is named and not in the history fails: a test that is skipped there would guard nothing.
+ * a release. A commit that is named and not in a complete history fails: a test that is skipped there would guard nothing.
  */
 export function firstRelease(): FirstRelease {
   const changelog = readFileSync(new URL("../../CHANGELOG.md", import.meta.url), "utf8");
@@ -20,7 +20,9 @@ export function firstRelease(): FirstRelease {
   }
   const parsed = git("rev-parse", "--verify", `${named}^{commit}`);
   if (parsed.status !== 0) {
-    throw new Error(`the history has no commit ${named}. Clone with the whole history: git fetch --unshallow`);
+    const isComplete = git("rev-parse", "--is-shallow-repository").stdout.toString().trim() === "false";
+    if (isComplete) throw new Error(`the history has no commit ${named}`);
+    return { missing: `the checkout has no commit ${named}: clone with the whole history, or git fetch --unshallow` };
   }
   return { commit: parsed.stdout.toString().trim() };
 }

@@ -151,6 +151,8 @@ const rules: Rules = {
       union all select workspace_id, 0, 0, sum(json_bytes(audit_snapshot(permissions))) from permissions group by 1
       union all select workspace_id, 0, 0, sum(json_bytes(audit_snapshot(o))) from rate_limit_overrides o group by 1
       union all select workspace_id, 0, 0, sum(audit_event_bytes(before, after)) from audit_events group by 1
+      union all select workspace_id, 0, 0, sum(idempotency_record_bytes(encrypted_response, completion))
+      from idempotency_records group by 1
       union all select workspace_id, -keys, -identities, -bytes from usage)
     select workspace_id, sum(keys)::int as keys, sum(identities)::int as identities, sum(bytes)::int as bytes
     from stored where ${sql.unsafe(isLive)} group by 1 having sum(keys) <> 0 or sum(identities) <> 0 or sum(bytes) <> 0`,

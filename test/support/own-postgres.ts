@@ -17,10 +17,14 @@ export interface OwnPostgres {
   close(): Promise<void>;
 }
 
-/** Acknowledged changes are durable, unless the machine itself crashes. */
-export async function openOwnPostgres(): Promise<OwnPostgres> {
+/**
+ * Acknowledged changes are durable, unless the machine itself crashes.
+ *
+ * @param settings as in postgresql.conf
+ */
+export async function openOwnPostgres(settings: Readonly<Record<string, string>> = {}): Promise<OwnPostgres> {
   const dataDir = mkdtempSync(join(tmpdir(), "latchkey-own-"));
-  const backend = await openPostgres(dataDir, { fsync: "off" });
+  const backend = await openPostgres(dataDir, { fsync: "off", ...settings });
   let run = await backend.start();
   const pid = () => Number(readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8").split("\n")[0]);
   const signalAll = (signal: NodeJS.Signals) => {

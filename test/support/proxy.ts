@@ -20,6 +20,8 @@ export interface BackendProxy {
   resume(): void;
   /** Resets every connection. New ones lead to the backend of this URL. */
   retarget(backendUrl: string): void;
+  /** How many bytes the backend has sent so far. */
+  bytesFromBackend(): number;
   close(): Promise<void>;
 }
 
@@ -29,6 +31,7 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
   const links = new Set<Link>();
   let state: "open" | "cut" | "stalled" = "open";
   let delayMs = { toBackend: 0, fromBackend: 0 };
+  let bytesFromBackend = 0;
 
   const server = createServer({ noDelay: true }, (near) => {
     near.on("error", () => {});
@@ -36,7 +39,11 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
       near.resetAndDestroy();
       return;
     }
-    const link = join(near, connect({ ...backend, noDelay: true }));
+    const far = connect({ ...backend, noDelay: true });
+    far.on("data", ({ length }) => {
+      bytesFromBackend += length;
+    });
+    const link = join(near, far);
     links.add(link);
     near.once("close", () => links.delete(link));
     link.delay(delayMs);
@@ -78,6 +85,7 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
       backend = addressOf(to);
       breakAll();
     },
+    bytesFromBackend: () => bytesFromBackend,
     async close() {
       state = "cut";
       breakAll();

@@ -92,12 +92,13 @@ function valueFor(field: DescField, things: Things): unknown {
   if (fieldKind === "enum") return enumeration?.values[1]?.localName;
   if (message?.typeName === StructSchema.typeName) return { plan: "pro" };
   if (fieldKind !== "scalar") return undefined;
-  const { type } = rulesOf(field);
+  const { type, required } = rulesOf(field);
   if (type.case === "string" && type.value.in.length > 0) return type.value.in[0];
   if (scalar === ScalarType.STRING) return things[jsonName];
+  if (type.case !== "int64" || (field.proto.proto3Optional && !required)) return undefined;
+  const min = Number(type.value.greaterThan.value ?? 0n);
   // Without presence, a number that is not sent is 0.
-  if (type.case !== "int64" || field.proto.proto3Optional) return undefined;
-  return Number(type.value.greaterThan.value ?? 0n) || undefined;
+  return required ? min : min || undefined;
 }
 
 /** A list with one item, if it must not be empty. */

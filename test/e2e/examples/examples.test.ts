@@ -1,11 +1,11 @@
 import { execFile } from "node:child_process";
-import { readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createClient } from "../../../src/client/client.js";
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
-import { needsCurl, skipTest } from "../../support/skip.js";
+import { needsCurl, needsTools, protocCheck, skipTest } from "../../support/skip.js";
 import { installPackages, type Project } from "./installed.js";
 
 const run = promisify(execFile);
@@ -132,24 +132,30 @@ describe("the examples create, verify and disable a key, and see it refused", ()
     expect(await outputOf("node", ["examples/grpc-js/story.mjs"])).toMatch(story);
   });
 
-  it("with Python, and stubs generated as the README says", async (context) => {
-    if (!(await works("protoc", "--version"))) skipTest(context, "protoc is not installed on this machine");
-    if (!(await works("sh", "-c", "command -v grpc_python_plugin")))
-      skipTest(context, "grpc_python_plugin is not installed");
+  it("with Python, and stubs generated with Debian's tools, as the README says", async (context) => {
+    needsTools(context, `${protocCheck} && command -v grpc_python_plugin`);
     const path = await pathWithGrpc();
     if (path === undefined) skipTest(context, "no python3 on this machine has the packages grpc and google.protobuf");
     const readme = readFileSync("examples/README.md", "utf8");
     const [, commands = ""] = /Python needs its stubs first:\n\n```sh\n(.*?)```/s.exec(readme) ?? [];
-    symlinkSync(join(project.service, "dist"), join(project.folder, "dist"));
+    copyProtoFiles();
     expect(await outputOf("sh", ["-euc", commands], { PATH: path })).toMatch(story);
+  });
+
+  it("with Python, and stubs generated with grpcio-tools, as the guide says", async (context) => {
+    needsTools(context, "python3 -c 'import grpc_tools.protoc, google.rpc.error_details_pb2'");
+    const guide = readFileSync("docs/guides/generate-stubs.md", "utf8");
+    const [, command = ""] = /^## Python\n\n<!-- stubs -->\n```sh\n(.*?)```/ms.exec(guide) ?? [];
+    copyProtoFiles();
+    await outputOf("sh", ["-euc", command]);
+    const stubs = { PYTHONPATH: "dist/stubs/python" };
+    expect(await outputOf("python3", ["examples/python/story.py"], stubs)).toMatch(story);
   });
 });
 
-async function works(command: string, ...args: string[]): Promise<boolean> {
-  return run(command, args).then(
-    () => true,
-    () => false,
-  );
+/** Puts the proto files of the package where `npm run proto:export` writes them. */
+function copyProtoFiles(): void {
+  cpSync(join(project.service, "dist/proto"), join(project.folder, "dist/proto"), { recursive: true });
 }
 
 /** A PATH whose python3 has gRPC: the user's, or the system's, whose packages apt installs. */

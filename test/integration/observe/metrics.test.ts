@@ -134,8 +134,8 @@ describe("the metrics port", () => {
 
   it.each([
     ["/livez", { status: "alive" }],
-    ["/readyz", { status: "ready", lease: "held", redis: expect.stringMatching(/use$/) }],
-    ["/readyz?verbose", { status: "ready", lease: "held", redis: expect.stringMatching(/use$/) }],
+    ["/readyz", { status: "ready", lease: "valid", redis: expect.stringMatching(/use$/) }],
+    ["/readyz?verbose", { status: "ready", lease: "valid", redis: expect.stringMatching(/use$/) }],
   ])("serves the probe %s, for probers without a client certificate", async (path, data) => {
     const response = await fetch(new URL(path, app.metricsUrl));
     expect(response.status).toBe(200);

@@ -4,7 +4,7 @@ import { type Fetcher, HTTPClient, Unkey } from "@unkey/api";
 import * as errors from "@unkey/api/models/errors";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type BehindProxy, openBehindProxy } from "../../support/behind-proxy.js";
-import { openFileService, openFileSql } from "../../support/file-service.js";
+import { openFileService, openFileSql, openRateLimitedService } from "../../support/file-service.js";
 
 const { origin, key: rootKey } = await openFileService();
 const unkey = clientOf(rootKey);
@@ -166,9 +166,8 @@ describe("ConflictErrorResponse is the error of a create", () => {
   });
 });
 
-const limited = await openFileService({ rateLimit: { requests: 1, windowSeconds: 600 } });
+const limited = await openRateLimitedService();
 const exhausted = clientOf(limited.key, limited.origin);
-await exhausted.identities.listIdentities({});
 
 describe("TooManyRequestsErrorResponse is the error above the rate limit of the workspace", () => {
   it.each(rows)("of %s.%s", async (group, name, { valid }) => {

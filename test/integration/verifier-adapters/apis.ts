@@ -88,7 +88,8 @@ export const frameworks: Readonly<Record<string, (options: Options) => Promise<A
     app.get("/read", requireKey(query), (c) => c.json({ keyId: c.get("apiKey").keyId }));
     app.get("/any", requireKey(), (c) => c.json({ keyId: c.get("apiKey").keyId }));
     app.get("/public", (c) => c.json({}));
-    return serveHttp(createAdaptorServer({ fetch: app.fetch }) as Server);
+    // Other test files in this process need the global Response of Node: the Unkey client checks that its responses are one.
+    return serveHttp(createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false }) as Server);
   },
   async Connect(options) {
     const queries = { GetKey: query, Whoami: undefined, ListKeys: false } as const;
