@@ -324,8 +324,7 @@ export function createWriter(
       credential: operatorKey,
     };
   };
-  const renameWorkspace = (): Mutation => {
-    const [workspaceId] = random.pick([...workspaces]);
+  const renameWorkspace = ([workspaceId]: [string, WrittenWorkspace]): Mutation => {
     const name = unique("renamed");
     return {
       operation: "updateWorkspace",
@@ -352,8 +351,7 @@ export function createWriter(
       known.ledger.forgetTexts(workspaceId, keyId);
     },
   });
-  const toggleWorkspace = (): Mutation => {
-    const [workspaceId, workspace] = random.pick([...workspaces]);
+  const toggleWorkspace = ([workspaceId, workspace]: [string, WrittenWorkspace]): Mutation => {
     const { key, enabled } = workspace;
     const note = unique("note");
     return {
@@ -394,86 +392,143 @@ export function createWriter(
     updateOf("removePermissions", keyId, { permissions: [permission] }, () => permissionOf.delete(keyId));
   const addRole = (keyId: string, roleId: string) =>
     updateOf("addRoles", keyId, { roles: [roleId] }, () => roleOf.set(keyId, roleId));
-  const removeRole = ([keyId, roleId]: [string, string]) =>
-    turn % 2 === 0
-      ? updateOf("removeRoles", keyId, { roles: [roleId] }, () => roleOf.delete(keyId))
-      : updateOf("setRoles", keyId, { roles: [] }, () => roleOf.delete(keyId));
+  const removeRoles = ([keyId, roleId]: [string, string]) =>
+    updateOf("removeRoles", keyId, { roles: [roleId] }, () => roleOf.delete(keyId));
+  const clearRoles = ([keyId]: [string, string]) =>
+    updateOf("setRoles", keyId, { roles: [] }, () => roleOf.delete(keyId));
+  const updateCredits = () => {
+    const remaining = 1_000_000 + ++turn;
+    return mutateKey("updateCredits", { operation: "set", value: remaining }, ({ keyId }) => {
+      withCredits.add(keyId);
+      return [{ type: "key.updateCredits", resourceId: keyId, after: { remaining } }];
+    });
+  };
+  const renameKey = () => {
+    const name = unique("renamed");
+    const owner = random.chance(0.5) && { externalId: unique("owner") };
+    return mutateKey("updateKey", { name, ...owner }, ({ keyId }) => [
+      { type: "key.update", resourceId: keyId, after: { name } },
+    ]);
+  };
+  const disableKey = () =>
+    mutateKey("updateKey", { enabled: false }, (key) => {
+      revoke(key);
+      return [{ type: "key.update", resourceId: key.keyId, after: { enabled: false } }];
+    });
+  const deleteKey = () =>
+    mutateKey("deleteKey", {}, (key) => {
+      revoke(key);
+      return [{ type: "key.delete", resourceId: key.keyId }];
+    });
+  const rerollKey = (): Mutation => ({
+    ...mutateKey("rerollKey", { expiration: 0 }, (key, data) => {
+      revoke(key);
+      const created = recordKey(data, { enabled: true }, apiOf.get(key.keyId));
+      inheritGrants(key.keyId, data);
+      return [{ type: "key.reroll", resourceId: key.keyId }, ...created, ...inheritCredits(key.keyId, data)];
+    }),
+    ...maybeIdempotent(),
+  });
+  const updateIdentity = () => {
+    const meta = { turn: unique("meta") };
+    return mutateIdentity("updateIdentity", { meta }, (identityId) => [
+      { type: "identity.update", resourceId: identityId, after: { meta } },
+    ]);
+  };
+  const deleteIdentity = () =>
+    mutateIdentity("deleteIdentity", {}, (identityId) => {
+      identities.delete(identityId);
+      return [{ type: "identity.delete", resourceId: identityId }];
+    });
 
+  /** A mutation that can be made, by its operation. */
+  type Possible = readonly [operation: OperationName, make: () => Mutation];
+
+  /** Those that can be made of an item of this list, if there is one. */
+  const eachOf = <Item>(items: Iterable<Item>, possible: (pick: () => Item) => readonly Possible[]) => {
+    const list = [...items];
+    return list.length > 0 ? possible(() => random.pick(list)) : [];
+  };
+
+  /** Every mutation that can be made now. A change of a resource needs one that this writer has created. */
+  function possibleMutations(): readonly Possible[] {
+    const ofWorkspaces = [...workspaces];
+    const hasRole = ([keyId, roleId]: [string, string]) => keys.has(keyId) && roles.has(roleId);
+    return [
+      ["createKey", createKey],
+      ["createKey", createKey],
+      ["createIdentity", createIdentity],
+      ["createWorkspace", createWorkspace],
+      ["migrateKeys", migrateKeys],
+      ["createApi", createApi],
+      ["createRole", createRole],
+      ["createPermission", createPermission],
+      ["setOverride", setOverride],
+      ...eachOf(apis, () => [["deleteApi", deleteApi]]),
+      ...eachOf(roles, () => [["setRolePermissions", setRolePermissions]]),
+      // Some roles stay, because keys can get and lose only these.
+      ...eachOf([...roles].slice(2), () => [["deleteRole", deleteRole]]),
+      ...eachOf(permissions, () => [["deletePermission", deletePermission]]),
+      ...eachOf(overrides, () => [
+        ["setOverride", changeOverride],
+        ["deleteOverride", deleteOverride],
+      ]),
+      ...eachOf(keys, () => [
+        ["addPermissions", () => grant("addPermissions", unique("granted"))],
+        ["setPermissions", () => grant("setPermissions", unique("granted"))],
+        ["updateCredits", updateCredits],
+        ["updateKey", renameKey],
+        ["updateKey", disableKey],
+        ["deleteKey", deleteKey],
+        ["rerollKey", rerollKey],
+      ]),
+      ...eachOf(
+        [...permissionOf].filter(([keyId]) => keys.has(keyId)),
+        (pick) => [["removePermissions", () => removePermissions(pick())]],
+      ),
+      ...eachOf(
+        [...keys.keys()].filter((keyId) => roles.size > 0 && !roles.has(roleOf.get(keyId) ?? "")),
+        (pick) => [["addRoles", () => addRole(pick(), random.pick([...roles]))]],
+      ),
+      ...eachOf([...roleOf].filter(hasRole), (pick) => [
+        ["removeRoles", () => removeRoles(pick())],
+        ["setRoles", () => clearRoles(pick())],
+      ]),
+      ...eachOf(identities, () => [
+        ["updateIdentity", updateIdentity],
+        ["deleteIdentity", deleteIdentity],
+      ]),
+      ...eachOf(ofWorkspaces, (pick) => [
+        ["createRootKey", createRootKey],
+        ["updateWorkspace", () => renameWorkspace(pick())],
+      ]),
+      ...eachOf(
+        ofWorkspaces.filter(([, { enabled }]) => enabled),
+        (pick) => [["disableWorkspace", () => toggleWorkspace(pick())]],
+      ),
+      ...eachOf(
+        ofWorkspaces.filter(([, { enabled }]) => !enabled),
+        (pick) => [["enableWorkspace", () => toggleWorkspace(pick())]],
+      ),
+      ...eachOf(
+        ofWorkspaces.filter(([, { enabled, hasRootKeys }]) => !enabled && !hasRootKeys),
+        (pick) => [["deleteWorkspace", () => deleteWorkspace(pick())]],
+      ),
+    ];
+  }
+
+  /**
+   * An operation that no writer has completed yet, or else the rarest of a few. By chance alone, one that is possible only after
+   * others might not occur in a whole run.
+   */
   function chooseMutation(): Mutation {
-    const mutations = [createKey, createKey, createIdentity, createWorkspace, migrateKeys];
-    mutations.push(createApi, createRole, createPermission, setOverride);
-    if (apis.size > 0) mutations.push(deleteApi);
-    if (roles.size > 0) mutations.push(setRolePermissions);
-    // Some stay, because keys can get and lose only these.
-    if (roles.size > 2) mutations.push(deleteRole);
-    if (permissions.size > 0) mutations.push(deletePermission);
-    if (overrides.size > 0) mutations.push(changeOverride, deleteOverride);
-    const granted = [...permissionOf].filter(([keyId]) => keys.has(keyId));
-    if (granted.length > 0) mutations.push(() => removePermissions(random.pick(granted)));
-    const inRole = [...roleOf].filter(([keyId, roleId]) => keys.has(keyId) && roles.has(roleId));
-    if (inRole.length > 0) mutations.push(() => removeRole(random.pick(inRole)));
-    const withoutRole = [...keys.keys()].filter((keyId) => !roles.has(roleOf.get(keyId) ?? ""));
-    if (withoutRole.length > 0 && roles.size > 0) {
-      mutations.push(() => addRole(random.pick(withoutRole), random.pick([...roles])));
-    }
-    if (keys.size > 0) {
-      const name = unique("renamed");
-      const permission = unique("granted");
-      const remaining = 1_000_000 + ++turn;
-      mutations.push(
-        () => grant("addPermissions", permission),
-        () => grant("setPermissions", permission),
-        () =>
-          mutateKey("updateCredits", { operation: "set", value: remaining }, ({ keyId }) => {
-            withCredits.add(keyId);
-            return [{ type: "key.updateCredits", resourceId: keyId, after: { remaining } }];
-          }),
-        () =>
-          mutateKey("updateKey", { name, ...(random.chance(0.5) && { externalId: unique("owner") }) }, ({ keyId }) => [
-            { type: "key.update", resourceId: keyId, after: { name } },
-          ]),
-        () =>
-          mutateKey("updateKey", { enabled: false }, (key) => {
-            revoke(key);
-            return [{ type: "key.update", resourceId: key.keyId, after: { enabled: false } }];
-          }),
-        () =>
-          mutateKey("deleteKey", {}, (key) => {
-            revoke(key);
-            return [{ type: "key.delete", resourceId: key.keyId }];
-          }),
-        () => ({
-          ...mutateKey("rerollKey", { expiration: 0 }, (key, data) => {
-            revoke(key);
-            const created = recordKey(data, { enabled: true }, apiOf.get(key.keyId));
-            inheritGrants(key.keyId, data);
-            return [{ type: "key.reroll", resourceId: key.keyId }, ...created, ...inheritCredits(key.keyId, data)];
-          }),
-          ...maybeIdempotent(),
-        }),
-      );
-    }
-    if (identities.size > 0) {
-      const meta = { turn: unique("meta") };
-      mutations.push(
-        () =>
-          mutateIdentity("updateIdentity", { meta }, (identityId) => [
-            { type: "identity.update", resourceId: identityId, after: { meta } },
-          ]),
-        () =>
-          mutateIdentity("deleteIdentity", {}, (identityId) => {
-            identities.delete(identityId);
-            return [{ type: "identity.delete", resourceId: identityId }];
-          }),
-      );
-    }
-    if (workspaces.size > 0) mutations.push(toggleWorkspace, toggleWorkspace, createRootKey, renameWorkspace);
-    const deletable = [...workspaces].filter(([, { enabled, hasRootKeys }]) => !enabled && !hasRootKeys);
-    if (deletable.length > 0) mutations.push(() => deleteWorkspace(random.pick(deletable)));
-    // The rarest of a few, because some operations are possible only after others.
-    const candidates = Array.from({ length: 4 }, () => random.pick(mutations)());
-    const countOf = ({ operation }: Mutation) => known.counts.get(operation) ?? 0;
-    return candidates.reduce((rarest, each) => (countOf(each) < countOf(rarest) ? each : rarest));
+    const possible = possibleMutations();
+    const countOf = ([operation]: Possible) => known.counts.get(operation) ?? 0;
+    const missing = possible.filter((each) => countOf(each) === 0);
+    const candidates = missing.length > 0 ? missing : Array.from({ length: 4 }, () => random.pick(possible));
+    const fewest = Math.min(...candidates.map(countOf));
+    const [, make] = random.pick(candidates.filter((each) => countOf(each) === fewest));
+    return make();
   }
 
   function acknowledge({ operation, acknowledged }: Mutation, data: Fields): void {
