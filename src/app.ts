@@ -274,7 +274,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const { docsBaseUrl } = options;
     const docsBase: DocsBase = (request) => docsBaseUrl ?? (request && originOf(request)) ?? httpUrl;
     const readiness = createReadiness(lease, options.redis && cache);
-    const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs };
+    const drain = { lingerMs: options.lingerMs ?? lingerMs, drainMs, log };
     const { maxConnections, guard = createLoadShedder() } = options;
     const limits = { ...defaultLimits, ...options.limits };
     const memory = createMemoryBudget(limits, shedding);

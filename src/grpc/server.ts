@@ -5,6 +5,7 @@ import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js"
 import type { Certificates } from "../net/certificates.js";
 import { trackSockets } from "../net/sockets.js";
 import type { AccessLog } from "../observe/access-log.js";
+import type { Log } from "../observe/log.js";
 import { limitConnections } from "../overload/connections.js";
 import { memoizeEncoding } from "../rpc/memoize-encoding.js";
 import { maxMessageBytes, type Procedure, type StreamProcedure } from "../rpc/pipeline.js";
@@ -38,6 +39,7 @@ export interface GrpcPortOptions extends Http2Limits {
   readonly lingerMs: number;
   /** How long calls in flight may take to finish during shutdown. */
   readonly drainMs: number;
+  readonly log: Log;
   readonly logCall: AccessLog;
 }
 
@@ -58,7 +60,7 @@ export interface GrpcPort {
  * reflection. This process serves the procedures itself, on the HTTP/2 streams of grpc-js.
  */
 export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
-  const { procedures, readiness, certificates, limits, lingerMs, drainMs, logCall } = options;
+  const { procedures, readiness, certificates, limits, lingerMs, drainMs, log, logCall } = options;
   setLogVerbosity(logVerbosity.NONE); // its errors are returned to us, and we log them once
   const server = new Server(limitsOf(options));
   limitHeaderList(server, limits.maxHeaderBytes, limits.maxHeaders);
@@ -111,8 +113,8 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
       server.tryShutdown(() => {});
       const lingerTimer = setTimeout(() => sockets.closeUnused(), lingerMs);
       const drainTimer = setTimeout(() => {
+        sockets.closeAll(log);
         server.forceShutdown();
-        for (const socket of sockets) socket.destroy();
       }, drainMs);
       await allClosed;
       clearTimeout(lingerTimer);

@@ -5,15 +5,17 @@ import type { Socket } from "node:net";
 import { setImmediate as immediately, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
 import { trackSockets } from "../net/sockets.js";
+import type { Log } from "../observe/log.js";
 import { closeListeningSocket } from "./internals.js";
 import { responseInFlight } from "./response-in-flight.js";
 
 /** The timeouts of a graceful shutdown. */
-export interface DrainTimes {
+export interface DrainOptions {
   /** How long idle keep-alive connections stay open during shutdown. */
   readonly lingerMs: number;
   /** When the remaining connections are closed, even with requests in flight. */
   readonly drainMs: number;
+  readonly log: Log;
 }
 
 /** How often idle connections are closed after `lingerMs`. */
@@ -30,7 +32,7 @@ const closeIdleIntervalMs = 20;
  *
  * Before the shutdown, this adds no cost to a call.
  */
-export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: DrainTimes): void {
+export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs, log }: DrainOptions): void {
   const { server } = fastify;
   const sockets = trackSockets(server);
   let listened = false;
@@ -48,7 +50,7 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs }: Dr
   fastify.addHook("preClose", async () => {
     if (!listened) return; // there are no connections, and the server would emit no "close"
     const drainTimer = setTimeout(() => {
-      for (const socket of sockets) socket.destroy();
+      sockets.closeAll(log);
     }, drainMs);
     const allClosed = stopListening(server);
     for (const socket of sockets) closeAfterResponse(socket);

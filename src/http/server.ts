@@ -15,7 +15,7 @@ import { handleClientError, handleUnsupportedHttp, rejectUnsupportedHttp } from 
 import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
 import { createCors } from "./cors.js";
-import { type DrainTimes, drainOnClose } from "./drain.js";
+import { type DrainOptions, drainOnClose } from "./drain.js";
 import { assertInternals } from "./internals.js";
 import { locateInBody, parseBody } from "./json/body.js";
 import { errorBody, errorHeaders, errorMediaType, jsonHeaders, successBody, successMembers } from "./json/envelope.js";
@@ -29,7 +29,7 @@ import { recordResponse } from "./response-in-flight.js";
 import { type ShedOptions, shedRequests, urlPathOf } from "./shed.js";
 import { watchUnreadResponses } from "./unread-responses.js";
 
-export interface HttpPortOptions extends DrainTimes, ShedOptions {
+export interface HttpPortOptions extends DrainOptions, ShedOptions {
   readonly procedures: readonly Procedure[];
   /** The readiness of the service; throws if the service cannot serve. */
   readonly readiness: () => Promise<Readonly<Record<string, string>>>;

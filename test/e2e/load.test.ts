@@ -114,10 +114,10 @@ async function stopUnderLoad(set: Record<string, string>, ca?: string): Promise<
     await waitForResponses(load, 25);
 
     load.markShutdown();
-    const { code, ms } = await stop(service);
+    const { code, ms, stderr } = await stop(service);
     await load.over;
     expect(code).toBe(0);
-    expect(ms, "idle clients do not delay it for the 10 s that calls in flight get").toBeLessThan(9_000);
+    expect(ms, `idle clients do not delay it for the 10 s that calls in flight get\n${stderr}`).toBeLessThan(9_000);
     expectNothingLost(load);
     expect(await polled, "on a keep-alive connection").toEqual(["ready", "not ready", "refused"]);
     expect(await watched).toEqual(["ready", "not ready"]);

@@ -1,9 +1,10 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { type AddressInfo, createServer as createTcpServer } from "node:net";
+import { type AddressInfo, connect, createServer as createTcpServer } from "node:net";
 import { fastify } from "fastify";
 import { expect, it, onTestFinished } from "vitest";
 import { drainOnClose } from "../../../src/http/drain.js";
+import { createLog } from "../../../src/observe/log.js";
 
 const hour = 3_600_000;
 
@@ -13,12 +14,40 @@ it.each([
 ])("graceful shutdown of a server that %s leaves no timer behind", async (_case, portTaken) => {
   const before = activeTimers();
   const server = fastify({ serverFactory: (handler) => createServer(handler) });
-  drainOnClose(server, { lingerMs: hour, drainMs: hour });
+  drainOnClose(server, { lingerMs: hour, drainMs: hour, log: createLog("silent") });
   const listening = server.listen({ host: "127.0.0.1", port: portTaken ? await takenPort() : 0 });
   if (portTaken) await expect(listening).rejects.toThrow("EADDRINUSE");
   else await listening;
   await server.close();
   await expect.poll(activeTimers).toBeLessThanOrEqual(before);
+});
+
+it("graceful shutdown closes a connection whose request never ends, and logs its client", async () => {
+  const lines: string[] = [];
+  const log = createLog("warn", { destination: { write: (line) => lines.push(line) } });
+  const server = fastify({ serverFactory: (handler) => createServer(handler) });
+  const received = new Promise<void>((resolve) => {
+    server.get("/", () => {
+      resolve();
+      return new Promise(() => {});
+    });
+  });
+  drainOnClose(server, { lingerMs: 0, drainMs: 200, log });
+  await server.listen({ host: "127.0.0.1", port: 0 });
+  const client = connect((server.server.address() as AddressInfo).port, "127.0.0.1").on("error", () => {});
+  const closed = once(client.resume(), "close");
+  client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await received;
+  const address = `127.0.0.1:${client.localPort}`;
+  await server.close();
+  await closed;
+  expect(lines.map((line) => JSON.parse(line))).toEqual([
+    expect.objectContaining({
+      msg: "the graceful shutdown took too long; closing connections with unfinished requests",
+      connections: 1,
+      clients: [address],
+    }),
+  ]);
 });
 
 /** The number of active timers in this process. */

@@ -5,6 +5,7 @@ import { BadRequestSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { changedFields } from "../../../src/call/update-mask.js";
 import { invalidInput } from "../../../src/errors.js";
 import { createHttpPort } from "../../../src/http/server.js";
+import { createLog } from "../../../src/observe/log.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
 import { createMemoryBudget } from "../../../src/overload/memory-budget.js";
 import { createProcedures } from "../../../src/rpc/pipeline.js";
@@ -63,6 +64,7 @@ beforeAll(async () => {
     drainMs: 0,
     docsBase: () => "http://localhost",
     grpcPort: () => 0,
+    log: createLog("silent"),
     logCall: () => {},
   });
   await port.listen({ host: "127.0.0.1", port: 0 });
