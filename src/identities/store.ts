@@ -9,7 +9,7 @@ import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quot
 import type { RateLimitSettings } from "../revocation/key-state.js";
 import { type Fragment, jsonParameter, type Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import { contains, pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
 
 /** A stored identity. */
 export interface IdentityRow {
@@ -90,37 +90,20 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
     },
 
     /** With a search text, only identities whose externalId contains it, ignoring case. */
-    async listIdentities(
+    listIdentities(
       call: Call,
       workspaceId: string,
       search: string | undefined,
       page: PageRequest,
     ): Promise<ScannedPage<IdentityRow>> {
-      // In the order of the index over the identities of a workspace. See listKeys for the form of this condition.
-      const after = (sql: Statement) => sql`
-        (workspace_id, identity_id) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId}
-        and deleted_at is null`;
-      const order = (sql: Statement) => sql`workspace_id, identity_id`;
-      if (search === undefined) {
-        const rows = await db.run(call, (sql) => {
-          const all = sql`select ${columns(sql)}, workspace_id from identities where ${after(sql)}`;
-          return pageOf<IdentityRow>(sql, all, order(sql), page.limit);
-        });
-        return { rows, scannedTo: undefined };
-      }
-      // The index includes external_id: the scan reads only the index, and the table only for matches.
-      const rows = await db.run(call, (sql) =>
-        scannedPageOf<IdentityRow>(sql, {
-          rows: sql`select identity_id, external_id from identities where ${after(sql)} order by ${order(sql)}`,
-          column: sql`identity_id`,
-          direction: sql`asc`,
-          filter: contains(sql, sql`external_id`, search),
-          limit: page.limit,
-          whole: sql`select ${columns(sql)} from identities where identity_id`,
-          id: (identityId) => identityId,
-        }),
-      );
-      return readScannedPage(rows);
+      return listPage(db, call, workspaceId, search, page, (sql) => ({
+        table: sql`identities`,
+        id: sql`identity_id`,
+        columns: columns(sql),
+        condition: sql`deleted_at is null`,
+        // The index includes it: a search reads the table only for matches.
+        searched: sql`external_id`,
+      }));
     },
 
     /** Undefined if there is no such identity. */

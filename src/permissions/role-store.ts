@@ -6,7 +6,7 @@ import type { PageRequest } from "../pagination.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import { contains, pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
 import type { PermissionRow, PermissionsStore } from "./store.js";
 
 /** A stored role, with descriptions of its permissions. */
@@ -102,29 +102,13 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
       search: string | undefined,
       page: PageRequest,
     ): Promise<ScannedPage<RoleRow>> {
-      // In the order of the index over the roles of a workspace. See listKeys for the form of this condition.
-      const after = (sql: Statement) => sql`
-        (workspace_id, role_id) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId} and deleted_at is null`;
-      const order = (sql: Statement) => sql`workspace_id, role_id`;
-      if (search === undefined) {
-        const rows = await db.run(call, (sql) => {
-          const all = sql`select ${roleColumns(sql)}, workspace_id from roles where ${after(sql)}`;
-          return pageOf<StoredRole>(sql, all, order(sql), page.limit);
-        });
-        return { rows: await describeRoles(call, workspaceId, rows, { withDescription: true }), scannedTo: undefined };
-      }
-      const rows = await db.run(call, (sql) =>
-        scannedPageOf<StoredRole>(sql, {
-          rows: sql`select role_id, name from roles where ${after(sql)} order by ${order(sql)}`,
-          column: sql`role_id`,
-          direction: sql`asc`,
-          filter: contains(sql, sql`name`, search),
-          limit: page.limit,
-          whole: sql`select ${roleColumns(sql)} from roles where role_id`,
-          id: (roleId) => roleId,
-        }),
-      );
-      const found = readScannedPage(rows);
+      const found = await listPage<StoredRole>(db, call, workspaceId, search, page, (sql) => ({
+        table: sql`roles`,
+        id: sql`role_id`,
+        columns: roleColumns(sql),
+        condition: sql`deleted_at is null`,
+        searched: sql`name`,
+      }));
       return { ...found, rows: await describeRoles(call, workspaceId, found.rows, { withDescription: true }) };
     },
 

@@ -6,7 +6,7 @@ import { maxPageBytes, type PageRequest } from "../pagination.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import { contains, pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
 
 /** A permission of a key or a role. All but the slug is null if the catalogue does not contain it. */
 export interface PermissionRow {
@@ -80,36 +80,19 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
     },
 
     /** With a search text, only permissions whose slug contains it, ignoring case. */
-    async listPermissions(
+    listPermissions(
       call: Call,
       workspaceId: string,
       search: string | undefined,
       page: PageRequest,
     ): Promise<ScannedPage<CataloguedPermission>> {
-      const columns = (sql: Statement) => sql`slug, permission_id, name, description`;
-      // In the order of the index over the permissions of a workspace. See listKeys for the form of this condition.
-      const after = (sql: Statement) => sql`
-        (workspace_id, permission_id) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId}`;
-      const order = (sql: Statement) => sql`workspace_id, permission_id`;
-      if (search === undefined) {
-        const rows = await db.run(call, (sql) => {
-          const all = sql`select ${columns(sql)}, workspace_id from permissions where ${after(sql)}`;
-          return pageOf<CataloguedPermission>(sql, all, order(sql), page.limit);
-        });
-        return { rows, scannedTo: undefined };
-      }
-      const rows = await db.run(call, (sql) =>
-        scannedPageOf<CataloguedPermission>(sql, {
-          rows: sql`select permission_id, slug from permissions where ${after(sql)} order by ${order(sql)}`,
-          column: sql`permission_id`,
-          direction: sql`asc`,
-          filter: contains(sql, sql`slug`, search),
-          limit: page.limit,
-          whole: sql`select ${columns(sql)} from permissions where permission_id`,
-          id: (permissionId) => permissionId,
-        }),
-      );
-      return readScannedPage(rows);
+      return listPage(db, call, workspaceId, search, page, (sql) => ({
+        table: sql`permissions`,
+        id: sql`permission_id`,
+        columns: sql`slug, permission_id, name, description`,
+        condition: sql`true`,
+        searched: sql`slug`,
+      }));
     },
 
     /**

@@ -1,5 +1,8 @@
 import type postgres from "postgres";
+import type { Call } from "../../call/call.js";
+import type { PageRequest } from "../../pagination.js";
 import type { Fragment, Statement } from "./connection.js";
+import type { Database } from "./database.js";
 
 /**
  * The first rows in the order of an index, one more than the limit of the page. The limit is a parameter, which a generic
@@ -74,7 +77,55 @@ export function readScannedPage<Row extends object>(found: readonly (Row & ScanE
   return { rows: found.filter((row) => row.found), scannedTo: found[0]?.scannedTo ?? undefined };
 }
 
+/** The rows of a workspace that a list returns, in the order of their ids, which must be the order of an index. */
+export interface Listing {
+  readonly table: Fragment;
+  readonly id: Fragment;
+  readonly columns: Fragment;
+  /** Selects the rows that the list contains. */
+  readonly condition: Fragment;
+  /** The column of the search. */
+  readonly searched: Fragment;
+}
+
+/** A page of a list. With a search text, only rows whose searched column contains it, ignoring case. */
+export async function listPage<Row extends object>(
+  db: Database,
+  call: Call,
+  workspaceId: string,
+  search: string | undefined,
+  page: PageRequest,
+  describe: (sql: Statement) => Listing,
+): Promise<ScannedPage<Row>> {
+  // See listKeys for the form of this condition.
+  const after = (sql: Statement, { id, condition }: Listing) => sql`
+    (workspace_id, ${id}) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId} and ${condition}`;
+  const order = (sql: Statement, { id }: Listing) => sql`workspace_id, ${id}`;
+  if (search === undefined) {
+    const rows = await db.run(call, (sql) => {
+      const list = describe(sql);
+      const all = sql`select ${list.columns}, workspace_id from ${list.table} where ${after(sql, list)}`;
+      return pageOf<Row>(sql, all, order(sql, list), page.limit);
+    });
+    return { rows, scannedTo: undefined };
+  }
+  const rows = await db.run(call, (sql) => {
+    const list = describe(sql);
+    const { table, id, columns, searched } = list;
+    return scannedPageOf<Row>(sql, {
+      rows: sql`select ${id}, ${searched} from ${table} where ${after(sql, list)} order by ${order(sql, list)}`,
+      column: id,
+      direction: sql`asc`,
+      filter: contains(sql, searched, search),
+      limit: page.limit,
+      whole: sql`select ${columns} from ${table} where ${id}`,
+      id: (column) => column,
+    });
+  });
+  return readScannedPage(rows);
+}
+
 /** The filter that a column contains a text, ignoring case. As a subquery, the text is folded once for all rows. */
-export function contains(sql: Statement, column: Fragment, text: string): Fragment {
+function contains(sql: Statement, column: Fragment, text: string): Fragment {
   return sql`strpos(case_folded(${column}), (select case_folded(${text}))) > 0`;
 }
