@@ -1,14 +1,14 @@
 import type { Scheduler } from "fast-check";
 import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { verify } from "../../../src/keys/verify.js";
-import { recentSnapshot } from "../../../src/revocation/lease.js";
 import { setLeaseTime } from "../../../src/revocation/lease-time.js";
 import { chooseChange } from "./choose-change.js";
 import { createDice } from "./dice.js";
 import { LateCall } from "./late-call.js";
+import { speeds, startMachines } from "./machines.js";
 import { createPostgres, timeOfDay } from "./postgres.js";
 import { createRedis } from "./redis.js";
-import { type Replica, startReplica } from "./replica.js";
+import type { Replica } from "./replica.js";
 import type { Tally } from "./tally.js";
 import { createTime, type MachineClock, type Step } from "./time.js";
 import { expired, missing, missingAtEnd, overdue } from "./violations.js";
@@ -33,12 +33,6 @@ const clockLimits = { ...defaultLimits, calls: 12, renewals: 0, writes: 1, passa
 /** Every fourth is about the lease time, which one or two operators change while the replicas run. */
 const leaseTimeLimits = { ...defaultLimits, steps: 100, calls: 4, renewals: 2, writes: 1, passages: 30 };
 
-/** Clocks under correction: a lease holder may have the slowest possible clock, a writer the fastest. */
-const speeds: [number, number] = [11 / 12, 13 / 12];
-
-/** The differences between a machine's time of day and the database's, in milliseconds. */
-const wallOffsetsMs: [number, number, number] = [-3_000, 0, 3_000];
-
 const hash = "the hash of a key";
 
 /**
@@ -61,24 +55,7 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
   const postgres = createPostgres(firstLeaseMs, step, time, dice, dice.pick(speeds));
   const redis = createRedis(step, dice);
 
-  const startMachine = (name: string, speed: number) => {
-    const clock = time.clockOf(name, speed, timeOfDay + dice.pick(wallOffsetsMs));
-    const machine = { name, clock, cache: redis.connect(name), postgres: postgres.connect(name) };
-    /** A process may know the recent past when it starts or not, and may remember many changes or one. */
-    const start = (): Replica =>
-      startReplica(
-        machine,
-        postgres.leaseMs,
-        dice.pick([recentSnapshot(postgres.snapshot), postgres.snapshot]),
-        dice.pick([1, 100_000]),
-        tally,
-      );
-    return { name, clock, start, replica: start() };
-  };
-  const machines: [ReturnType<typeof startMachine>, ReturnType<typeof startMachine>] = [
-    startMachine("A", isAboutClocks ? speeds[0] : dice.pick(speeds)),
-    startMachine("B", isAboutClocks ? speeds[1] : dice.pick(speeds)),
-  ];
+  const machines = startMachines({ postgres, redis }, time, dice, tally, isAboutClocks);
 
   async function call(replica: Replica): Promise<void> {
     const beganAfter = acknowledged;

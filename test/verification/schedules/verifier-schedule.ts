@@ -1,11 +1,11 @@
 import type { Scheduler } from "fast-check";
-import { recentSnapshot } from "../../../src/revocation/lease.js";
 import type { VerifyResult } from "../../../src/verifier/result.js";
 import { chooseChange } from "./choose-change.js";
 import { createDice } from "./dice.js";
+import { createClock, speeds, startMachines } from "./machines.js";
 import { type Contents, createPostgres, timeOfDay, verifierKeyId } from "./postgres.js";
 import { createRedis } from "./redis.js";
-import { type Replica, startReplica } from "./replica.js";
+import type { Replica } from "./replica.js";
 import { createTally } from "./tally.js";
 import { createTime, type Step } from "./time.js";
 import { createVerifier } from "./verifier.js";
@@ -50,9 +50,6 @@ const defaultLimits = { steps: 160, verifications: 20, pings: 6, renewals: 5, wr
  */
 const clockLimits = { steps: 80, verifications: 12, pings: 3, renewals: 0, writes: 1, passages: 4, breaks: 0 };
 
-const speeds: [number, number] = [11 / 12, 13 / 12];
-const wallOffsetsMs: [number, number, number] = [-3_000, 0, 3_000];
-
 /** In how many milliseconds a key expires that has an expiry from the start. */
 const expiryMs: [number, number, number] = [137, 411, 1_500];
 
@@ -83,26 +80,9 @@ export async function runVerifierSchedule(scheduler: Scheduler, seed: number, ta
   const postgres = createPostgres(leaseMs, step, time, dice, dice.pick(speeds), { first, losesDetails: true });
   const redis = createRedis(step, dice);
 
-  const startMachine = (name: string, speed: number) => {
-    const clock = time.clockOf(name, speed, timeOfDay + dice.pick(wallOffsetsMs));
-    const machine = { name, clock, cache: redis.connect(name), postgres: postgres.connect(name) };
-    const start = (): Replica =>
-      startReplica(
-        machine,
-        postgres.leaseMs,
-        dice.pick([recentSnapshot(postgres.snapshot), postgres.snapshot]),
-        dice.pick([1, 100_000]),
-        createTally(),
-      );
-    return { name, clock, start, replica: start() };
-  };
-  type Machine = ReturnType<typeof startMachine>;
-  const machines: [Machine, Machine] = [
-    startMachine("A", isAboutClocks ? speeds[0] : dice.pick(speeds)),
-    startMachine("B", isAboutClocks ? speeds[1] : dice.pick(speeds)),
-  ];
+  const machines = startMachines({ postgres, redis }, time, dice, createTally(), isAboutClocks);
   const speed = isAboutClocks ? speeds[0] : dice.pick(speeds);
-  const clock = time.clockOf("V", speed, timeOfDay + dice.pick(wallOffsetsMs));
+  const clock = createClock(time, dice, "V", speed);
   const verifier = createVerifier("V", clock, step, dice.pick([2, 1_000]));
 
   function check(result: VerifyResult, began: { readonly after: number; readonly time: number }): void {
