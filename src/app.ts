@@ -250,7 +250,7 @@ export async function openApp(options: AppOptions): Promise<App> {
     const procedures = createProcedures(
       [
         service(KeysService, {
-          ...createKeysService(keys, imports, permissions, roles, keyCache, verifyKey, usage),
+          ...createKeysService({ store: keys, imports, catalogue: permissions, roles, keyCache, verifyKey, usage }),
           ...createKeyCreditsService(keys, createKeyCreditsStore(db, options.quotas), keyCache),
         }),
         service(IdentitiesService, createIdentitiesService(identities, keyCache, usage)),

@@ -20,16 +20,26 @@ import { hashSecret, mintSecret, prefixOf, randomBytesOf } from "./secret.js";
 import type { KeysStore } from "./store.js";
 import type { VerifyKey } from "./verification.js";
 
+interface KeysServiceSources {
+  readonly store: KeysStore;
+  readonly imports: ImportStore;
+  readonly catalogue: PermissionsStore;
+  readonly roles: RoleStore;
+  readonly keyCache: KeyCache;
+  readonly verifyKey: VerifyKey;
+  readonly usage: Pick<UsageStore, "readUsage">;
+}
+
 /** The keys of the caller's workspace. */
-export function createKeysService(
-  store: KeysStore,
-  imports: ImportStore,
-  catalogue: PermissionsStore,
-  roles: RoleStore,
-  keyCache: KeyCache,
-  verifyKey: VerifyKey,
-  usage: Pick<UsageStore, "readUsage">,
-) {
+export function createKeysService({
+  store,
+  imports,
+  catalogue,
+  roles,
+  keyCache,
+  verifyKey,
+  usage,
+}: KeysServiceSources) {
   const change: ChangeKey = async (keyId, changesOf, context) => {
     const caller = callingKey(context);
     const { call } = context;
