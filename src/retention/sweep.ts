@@ -91,8 +91,9 @@ export function startSweep(store: RetentionStore, erasure: Erasure, options: Swe
   }
 
   async function sweepForever(): Promise<void> {
-    // A random first delay, so that replicas that start together do not sweep at the same time.
-    let delayMs = everyMs * Math.random();
+    // A random first delay, so that replicas that start together do not sweep at the same time. Not at once, because a
+    // process that has just started is busy.
+    let delayMs = (everyMs * (1 + Math.random())) / 2;
     while (!stopped.signal.aborted) {
       await sleep(delayMs, undefined, { ref: false, signal: stopped.signal }).catch(() => {});
       if (!stopped.signal.aborted) await sweep();

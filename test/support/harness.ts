@@ -74,8 +74,8 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     redis: redisAt(inject("redisUrl")),
     operators: [operatorCredential],
     log,
-    // A sweep would change rows that a test compares, or wait for a table that it has locked. The first one comes at a random
-    // time of the interval: of an hour, one test in twenty would meet it.
+    // A sweep would change rows that a test compares, or wait for a table that it has locked. The first one comes in the second
+    // half of the interval.
     sweepIntervalMs: 20 * 86_400_000,
     ...overrides,
   });
