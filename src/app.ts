@@ -110,6 +110,8 @@ export interface AppOptions {
   /** How long idle connections stay open during shutdown. */
   readonly lingerMs?: number;
   readonly databaseUrl: string;
+  /** The timeout of a poll for changes, if not the default. */
+  readonly pollTimeoutMs?: number;
   /** Undefined: no Redis; a cache miss in memory is read from PostgreSQL. */
   readonly redis: RedisAddress | undefined;
   /** The timeout of a Redis command, if not the default. */
@@ -215,11 +217,11 @@ export async function openApp(options: AppOptions): Promise<App> {
     if (unsafeSetting !== null) refuseSetting(unsafeSetting);
     // Starts with the recent past, so that entries of other replicas in Redis are usable from the start.
     const changeLog = createChangeLog(recentSnapshot(snapshot), timeline);
-    const pollerDatabase = openDatabase(options.databaseUrl, pollerSettings);
+    const pollerDatabase = openDatabase(options.databaseUrl, pollerSettings(options.pollTimeoutMs));
     undo.push(() => pollerDatabase.close());
     const spenderDatabase = openDatabase(options.databaseUrl, spenderPool, observer);
     undo.push(() => spenderDatabase.close());
-    const poller = createChangePoller(pollerDatabase, [db, spenderDatabase], timeline);
+    const poller = createChangePoller(pollerDatabase, [db, spenderDatabase], timeline, options.pollTimeoutMs);
     const lease = createLease(poller, changeLog, leaseMs, systemClock, (changes) => delegation.invalidate(changes));
     const sources = { ...keys, ...workspaces, makeDurable: createDurabilityBarrier(db) };
     const cacheBytes = options.cacheMb * 1024 * 1024;

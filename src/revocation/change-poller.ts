@@ -1,4 +1,5 @@
 import { serviceUnavailable } from "../errors.js";
+import type { PoolSettings } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { classifyError } from "../storage/postgres/errors.js";
 import { TimeoutError, withTimeout } from "../storage/timeout.js";
@@ -14,27 +15,31 @@ export interface ChangeSource {
   startTimeline(): Promise<void>;
 }
 
-/** How long a call waits for the connection. After twice this time, it is still answered within a second. */
-const waitTimeoutMs = 350;
-
-/** The timeout of a connection attempt, at first and at most. It doubles after each attempt without an answer. */
-const connectTimeoutMs = { first: 350, max: 1_400 };
-
 const minRenewalIntervalMs = 1_000;
 
-/** The timeout of a poll. */
-const pollTimeoutMs = 300;
+/** The default timeout of a poll. */
+const defaultTimeoutMs = 300;
+
+/** The margins between the timeouts of the server, of a poll and of a connection. */
+const marginMs = 50;
+
+/** By how much the timeout of a connection attempt may grow. It doubles after each attempt without an answer. */
+const maxConnectFactor = 4;
 
 /**
  * One connection. The server's statement timeout is a little shorter than ours, because otherwise polls that wait for a
  * lock would pile up on the server. The server plans each poll anew, because the best plan for a small table would read
  * all of a large one.
+ *
+ * @param timeoutMs the timeout of a poll
  */
-export const pollerSettings = {
-  connections: 1,
-  statementMs: pollTimeoutMs - 50,
-  parameters: { plan_cache_mode: "force_custom_plan" },
-};
+export function pollerSettings(timeoutMs = defaultTimeoutMs): PoolSettings {
+  return {
+    connections: 1,
+    statementMs: timeoutMs - marginMs,
+    parameters: { plan_cache_mode: "force_custom_plan" },
+  };
+}
 
 /**
  * Polls on a connection of its own, each time with a timeout. If no answer comes, PostgreSQL is unavailable or the
@@ -42,16 +47,19 @@ export const pollerSettings = {
  * when another server has taken over, because they may still lead to the old one.
  *
  * @param timeline the timeline that was read on the other connections
+ * @param timeoutMs the timeout of a poll. With the default, a call that waits for two attempts is answered within a second
  */
 export function createChangePoller(
   own: Database,
   others: readonly Pick<Database, "renew">[],
   timeline: string,
+  timeoutMs = defaultTimeoutMs,
 ): ChangeSource {
   const store = createChangeStore(own);
+  const firstConnectTimeout = timeoutMs + marginMs;
   let connected = false;
   let connecting: Promise<void> | undefined;
-  let connectTimeout = connectTimeoutMs.first;
+  let connectTimeout = firstConnectTimeout;
   let knownTimeline = timeline;
   let othersRenewedAt = Number.NEGATIVE_INFINITY;
 
@@ -63,17 +71,17 @@ export function createChangePoller(
     for (const other of others) other.renew();
   }
 
-  async function ask<T>(timeoutMs: number, query: () => Promise<T>): Promise<T> {
+  async function ask<T>(withinMs: number, query: () => Promise<T>): Promise<T> {
     try {
-      const answer = await withTimeout(timeoutMs, query());
+      const answer = await withTimeout(withinMs, query());
       connected = true;
-      connectTimeout = connectTimeoutMs.first;
+      connectTimeout = firstConnectTimeout;
       return answer;
     } catch (error) {
       if (error instanceof TimeoutError) {
         own.renew();
         renewOthers();
-        if (!connected) connectTimeout = Math.min(connectTimeout * 2, connectTimeoutMs.max);
+        if (!connected) connectTimeout = Math.min(connectTimeout * 2, firstConnectTimeout * maxConnectFactor);
       }
       connected = false;
       throw serviceUnavailable(error, classifyError(error)?.detail);
@@ -86,11 +94,11 @@ export function createChangePoller(
       connecting ??= ask(connectTimeout, store.ping).finally(() => {
         connecting = undefined;
       });
-      await withTimeout(waitTimeoutMs, connecting);
+      await withTimeout(firstConnectTimeout, connecting);
     },
-    startTimeline: () => ask(pollTimeoutMs, store.startTimeline),
+    startTimeline: () => ask(timeoutMs, store.startTimeline),
     async changedSince(seen) {
-      const changed = await ask(pollTimeoutMs, () => store.changedSince(seen));
+      const changed = await ask(timeoutMs, () => store.changedSince(seen));
       if (knownTimeline !== changed.timeline) for (const other of others) other.renew();
       knownTimeline = changed.timeline;
       return changed;

@@ -77,6 +77,8 @@ export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<
     // A sweep would change rows that a test compares, or wait for a table that it has locked. The first one comes in the second
     // half of the interval.
     sweepIntervalMs: 20 * 86_400_000,
+    // On a busy machine the run's own PostgreSQL is sometimes slower than the default. Tests of outages have another one.
+    ...(database && { pollTimeoutMs: 5_000 }),
     ...overrides,
   });
   return {

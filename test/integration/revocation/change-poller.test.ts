@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 it("the first poll detects a failover that happened before it, and the pool is renewed", async () => {
-  const own = openDatabase(database.url, pollerSettings);
+  const own = openDatabase(database.url, pollerSettings());
   onTestFinished(own.close);
   const { timeline } = await createChangeStore(own).readTerms();
   for (const [found, renewals] of [
