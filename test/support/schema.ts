@@ -1,6 +1,6 @@
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { connectPostgres, type Sql, type Statement } from "../../src/storage/postgres/connection.js";
+import { connectPostgres, poolSettings, type Sql, type Statement } from "../../src/storage/postgres/connection.js";
 import { type Database, openDatabase } from "../../src/storage/postgres/database.js";
 import { migrate } from "../../src/storage/postgres/migrate.js";
 import { createDatabase } from "./harness.js";
@@ -23,7 +23,8 @@ export interface Schema {
 /** Opens a new, migrated database. Close it in afterAll. */
 export async function openSchema(given?: { url: string; drop(): Promise<void> }): Promise<Schema> {
   const database = given ?? (await createDatabase());
-  const sql = connectPostgres(database.url);
+  // Without a timeout: to insert many rows takes long on a busy machine.
+  const sql = connectPostgres(database.url, { ...poolSettings, statementMs: 0 });
   const db = openDatabase(database.url, { connections: 2, statementMs: 10_000 });
   await migrate(db);
   return {
