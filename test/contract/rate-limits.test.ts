@@ -1,11 +1,10 @@
 import { beforeAll, describe, expect } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
 import { redisInUse } from "../support/clients/verify-calls.js";
-import { longRedisTimeouts } from "../support/harness.js";
 import { openContract } from "./cases.js";
 import type { Scene } from "./scene.js";
 
-const contract = openContract(undefined, longRedisTimeouts);
+const contract = openContract();
 const { everyProtocol, someProtocols } = contract;
 
 beforeAll(() => redisInUse(contract.app));

@@ -13,7 +13,7 @@ import { createWorkspace } from "../support/clients/http-requests.js";
 import type { RawResponse } from "../support/clients/sockets.js";
 import { redisInUse } from "../support/clients/verify-calls.js";
 import { headerOf, openWire, type Wire, type WireClient } from "../support/clients/wire.js";
-import { longRedisTimeouts, openTestApp, type TestApp } from "../support/harness.js";
+import { openTestApp, type TestApp } from "../support/harness.js";
 import { parseSamples } from "../support/metric-samples.js";
 import { type Rpc, requestOf, rpcs, type Things } from "../support/rpcs.js";
 
@@ -86,7 +86,7 @@ let neighbour: { workspaceId: string; key: string };
 // prevent both. A lost lease only delays the call, and times are not compared.
 beforeAll(async () => {
   provider.register();
-  app = await openTestApp({ ...longRedisTimeouts, guard: { accepts: () => true } });
+  app = await openTestApp({ guard: { accepts: () => true } });
   await redisInUse(app);
   wire = openWire(app);
   sql = openSql(app.databaseUrl, { max: 2, onnotice: () => {} });

@@ -37,7 +37,7 @@ export async function createDatabase(template?: string): Promise<{ url: string; 
 
 /**
  * For services that must use their Redis: they respond without Redis if it exceeds its timeout, and on a busy machine
- * the default timeout is sometimes too short.
+ * the default timeout is sometimes too short. Services on the run's own Redis have it anyway.
  */
 export const longRedisTimeouts = { redisTimeoutMs: 10_000 };
 
@@ -64,29 +64,39 @@ async function twoRenewals(app: App): Promise<void> {
   await vi.waitUntil(async () => (await count()) >= before + 2, { timeout: 10_000, interval: 5 });
 }
 
-/** The server of a database. */
-function serverOf(databaseUrl: string): string {
-  return new URL(databaseUrl).host;
+/**
+ * Longer timeouts for the run's own servers: on a busy machine they are sometimes slower than the defaults, and the service
+ * then responds without them. Tests of outages use a proxy, or another server, and so the defaults.
+ */
+function timeoutsFor(databaseUrl: string, redis: AppOptions["redis"]): Partial<AppOptions> {
+  const isOwn = (url: string | undefined, own: string) => url !== undefined && new URL(url).host === new URL(own).host;
+  return {
+    ...(isOwn(databaseUrl, inject("databaseUrl")) && { pollTimeoutMs: 5_000 }),
+    ...(isOwn(redis?.urls[0], inject("redisUrl")) && longRedisTimeouts),
+  };
 }
 
 /** Opens an application. Close it in afterAll. */
 export async function openTestApp(overrides: Partial<AppOptions> = {}): Promise<TestApp> {
   const database = overrides.databaseUrl ? undefined : await createDatabase(inject("template"));
   const databaseUrl = overrides.databaseUrl ?? database?.url ?? "";
+  const redis = "redis" in overrides ? overrides.redis : redisAt(inject("redisUrl"));
   const app = await openApp({
     ...appOptions,
     databaseUrl,
-    redis: redisAt(inject("redisUrl")),
+    redis,
     operators: [operatorCredential],
     log,
     // A sweep would change rows that a test compares, or wait for a table that it has locked. The first one comes in the second
     // half of the interval.
     sweepIntervalMs: 20 * 86_400_000,
-    // On a busy machine the run's own PostgreSQL is sometimes slower than the default. Tests of outages use a proxy, or another
-    // server.
-    ...(serverOf(databaseUrl) === serverOf(inject("databaseUrl")) && { pollTimeoutMs: 5_000 }),
+    ...timeoutsFor(databaseUrl, redis),
     ...overrides,
   });
+  // Redis is bypassed until a first probe has succeeded.
+  if (!("redis" in overrides)) {
+    await vi.waitUntil(async () => (await app.readiness())["redis"] === "in use", { timeout: 10_000, interval: 5 });
+  }
   return {
     ...app,
     databaseUrl,

@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { createClient } from "../../../src/client/client.js";
 import { openFileApp } from "../../support/file-service.js";
-import { longRedisTimeouts, operatorKey } from "../../support/harness.js";
+import { operatorKey } from "../../support/harness.js";
 
-const app = await openFileApp(longRedisTimeouts);
+const app = await openFileApp();
 const operator = createClient({ url: app.httpUrl, key: operatorKey });
 const { key: first, workspaceId } = await operator.workspaces.createWorkspace({ name: "Acme" });
 const client = createClient({ url: app.httpUrl, key: first });

@@ -23,7 +23,7 @@ describe("rate limits are counted", () => {
 
   beforeAll(async () => {
     proxy = await openProxy(inject("redisUrl"));
-    replicas = await openTwoReplicas({}, { redis: redisAt(proxy.url), redisTimeoutMs: 50 });
+    replicas = await openTwoReplicas({}, { redis: redisAt(proxy.url) });
   });
   afterEach(async () => {
     proxy.resume();

@@ -5,7 +5,7 @@ import { openProtocols, type ProtocolClients } from "../../support/clients/all.j
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import type { CallRequest } from "../../support/clients/protocol-client.js";
 import { redisInUse } from "../../support/clients/verify-calls.js";
-import { longRedisTimeouts, openTestApp, type TestApp } from "../../support/harness.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
 import type { OperationName } from "../../support/operations.js";
 import type { ResponseData } from "../../support/responses.js";
 
@@ -37,9 +37,9 @@ export async function openTwoReplicas(
   options: Partial<AppOptions> = {},
   ofSecond: Partial<AppOptions> = {},
 ): Promise<TwoReplicas> {
-  const first = await openTestApp({ metricsPort: 0, ...longRedisTimeouts, ...options });
+  const first = await openTestApp({ metricsPort: 0, ...options });
   const { databaseUrl } = first;
-  const second = await openTestApp({ metricsPort: 0, ...longRedisTimeouts, ...options, databaseUrl, ...ofSecond });
+  const second = await openTestApp({ metricsPort: 0, ...options, databaseUrl, ...ofSecond });
   const apps = [first, second] as const;
   await redisInUse(first);
   if (!("redis" in ofSecond) || ofSecond.redis !== undefined) await redisInUse(second);

@@ -10,7 +10,7 @@ import { sendRequest } from "../../support/clients/http.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { callers, protocolNames } from "../../support/clients/rate-limit-headers.js";
 import { disable, enable, redisInUse } from "../../support/clients/verify-calls.js";
-import { longRedisTimeouts, openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 
 const { http } = callers;
 
@@ -29,8 +29,8 @@ describe("with a rate limit", () => {
 
   beforeAll(async () => {
     redis = new Redis(inject("redisUrl"));
-    app = await openTestApp({ rateLimit: minutes, ...longRedisTimeouts, log });
-    other = await openTestApp({ rateLimit: minutes, ...longRedisTimeouts, databaseUrl: app.databaseUrl, log });
+    app = await openTestApp({ rateLimit: minutes, log });
+    other = await openTestApp({ rateLimit: minutes, databaseUrl: app.databaseUrl, log });
     for (const replica of [app, other]) await redisInUse(replica);
   });
   afterAll(async () => {
@@ -181,7 +181,7 @@ describe("with a rate limit", () => {
 });
 
 it("a refused client is served after the returned retry delay, over every protocol", async () => {
-  const app = await openTestApp({ rateLimit: seconds, ...longRedisTimeouts });
+  const app = await openTestApp({ rateLimit: seconds });
   try {
     await redisInUse(app);
     await Promise.all(

@@ -34,7 +34,7 @@ describe("rate-limited requests are counted", () => {
     redis = new Redis(inject("redisUrl"));
     proxy = await openProxy(inject("redisUrl"));
     app = await openTestApp({ rateLimit, redis: redisAt(proxy.url), ...longRedisTimeouts });
-    other = await openTestApp({ rateLimit, databaseUrl: app.databaseUrl, ...longRedisTimeouts });
+    other = await openTestApp({ rateLimit, databaseUrl: app.databaseUrl });
   });
   beforeEach(async () => {
     proxy.resume();
@@ -86,7 +86,6 @@ describe("rate-limited requests are counted", () => {
     const changed = await openTestApp({
       rateLimit: { requests: 1_000, windowSeconds: 60 },
       databaseUrl: app.databaseUrl,
-      ...longRedisTimeouts,
     });
     try {
       await redisInUse(changed);

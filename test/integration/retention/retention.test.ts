@@ -7,12 +7,12 @@ import { createLog } from "../../../src/observe/log.js";
 import { allEvents, succeed } from "../../support/calls.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { listKeys, redisInUse } from "../../support/clients/verify-calls.js";
-import { longRedisTimeouts, openTestApp, type TestApp } from "../../support/harness.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
 import { findPartialChanges } from "../../support/integrity.js";
 import { cacheKey, callBoth, keyEntryOf, outcomes, readLookups } from "../../support/redis-entries.js";
 
 const dayMs = 24 * 60 * 60 * 1_000;
-const sweepOptions = { sweepIntervalMs: 100, auditRetentionDays: 90, metricsPort: 0, ...longRedisTimeouts };
+const sweepOptions = { sweepIntervalMs: 100, auditRetentionDays: 90, metricsPort: 0 };
 
 let app: TestApp;
 let other: TestApp;

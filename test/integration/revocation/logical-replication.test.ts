@@ -6,7 +6,7 @@ import { openSql } from "../../../commands/open-sql.js";
 import { migrateDatabase } from "../../../src/app.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { disable, enable, listKeys, listKeysGrpc, redisInUse } from "../../support/clients/verify-calls.js";
-import { longRedisTimeouts, openTestApp, type TestApp } from "../../support/harness.js";
+import { openTestApp, type TestApp } from "../../support/harness.js";
 import { openOwnPostgres } from "../../support/own-postgres.js";
 import { openProxy } from "../../support/proxy.js";
 import {
@@ -119,7 +119,7 @@ describe.each(order)("with a subscriber whose transaction ids are $ids", ({ ids,
   let redis: Redis;
   const opened: TestApp[] = [];
   const openReplica = async (server: Server): Promise<TestApp> => {
-    const app = await openTestApp({ databaseUrl: server.url, ...longRedisTimeouts });
+    const app = await openTestApp({ databaseUrl: server.url });
     opened.push(app);
     await redisInUse(app);
     return app;

@@ -3,14 +3,13 @@ import { HTTPClient, Unkey } from "@unkey/api";
 import { expect, it } from "vitest";
 import { copyCatalogue, createVerify } from "../../../examples/coming-from-unkey/migration.js";
 import { openFileService } from "../../support/file-service.js";
-import { longRedisTimeouts } from "../../support/harness.js";
 
 const day = 86_400_000;
 
 // Two services with a database each. The first takes the place of Unkey. It has no Redis: the databases of this run are
 // copies of one template, so both services would take each other's cache entries for their own.
 const old = await openFileService({ redis: undefined });
-const here = await openFileService(longRedisTimeouts);
+const here = await openFileService();
 let oldCalls = 0;
 const countCalls = new HTTPClient().addHook("beforeRequest", () => void oldCalls++);
 const unkey = new Unkey({ serverURL: old.origin, rootKey: old.key, httpClient: countCalls });

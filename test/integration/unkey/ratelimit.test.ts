@@ -1,9 +1,8 @@
 import { Overrides, Ratelimit } from "@unkey/ratelimit";
 import { expect, it } from "vitest";
 import { openFileService } from "../../support/file-service.js";
-import { longRedisTimeouts } from "../../support/harness.js";
 
-const { origin: baseUrl, key: rootKey } = await openFileService(longRedisTimeouts);
+const { origin: baseUrl, key: rootKey } = await openFileService();
 
 it("@unkey/ratelimit counts up to its limit, which an override replaces", async () => {
   // Long enough that no window ends within the test; no fallback, so that every result is the service's.

@@ -7,9 +7,8 @@ import { BadRequestErrorResponse, NotFoundErrorResponse } from "@unkey/api/model
 import { describe, expect, it } from "vitest";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { openFileService } from "../../support/file-service.js";
-import { longRedisTimeouts } from "../../support/harness.js";
 
-const { app, origin, key: rootKey } = await openFileService(longRedisTimeouts);
+const { app, origin, key: rootKey } = await openFileService();
 const unkey = new Unkey({ serverURL: origin, rootKey });
 
 /** Long enough that no window ends within a test. */

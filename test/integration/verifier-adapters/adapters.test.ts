@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { createProtobufClient, type ProtobufClient } from "../../../src/client/protobuf.js";
 import { mintSecret } from "../../../src/keys/secret.js";
 import { openVerifier, type Verifier } from "../../../src/verifier/verifier.js";
-import { longRedisTimeouts, openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
+import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
 import { type Api, callWithRetries, frameworks, type Options, type Route } from "./apis.js";
 
@@ -12,7 +12,7 @@ let app: TestApp;
 let keys: ProtobufClient["keys"];
 let verifier: Verifier;
 beforeAll(async () => {
-  app = await openTestApp(longRedisTimeouts);
+  app = await openTestApp();
   const { workspaces } = createProtobufClient({ url: app.httpUrl, key: operatorKey });
   const { key } = await workspaces.createWorkspace({ name: "Acme" });
   ({ keys } = createProtobufClient({ url: app.httpUrl, key }));

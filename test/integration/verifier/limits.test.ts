@@ -1,13 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Verifier, VerifyOptions, VerifyResult } from "../../../src/verifier/verifier.js";
 import { redisInUse } from "../../support/clients/verify-calls.js";
-import { longRedisTimeouts } from "../../support/harness.js";
 import { openScene, openTestVerifier, type Scene, verifyLocally } from "../../support/verifier-scene.js";
 
 let scene: Scene;
 beforeAll(async () => {
   // Verifiers use the first replica. The changes are made on the second.
-  scene = await openScene(2, longRedisTimeouts);
+  scene = await openScene(2);
   for (const app of scene.apps) await redisInUse(app); // until then, each replica counts rate limits separately
 });
 afterAll(() => scene.close());

@@ -15,7 +15,7 @@ import { createLog } from "../../../src/observe/log.js";
 import { callHeaders, grpcFrame } from "../../support/clients/grpc-streams.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { redisInUse } from "../../support/clients/verify-calls.js";
-import { longRedisTimeouts, operatorKey } from "../../support/harness.js";
+import { operatorKey } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 import { openScene, openStream, openTestVerifier, type Scene, verifyLocally } from "../../support/verifier-scene.js";
 
@@ -287,7 +287,7 @@ describe("reported uses", () => {
 });
 
 it("lookups count against the rate limit of the workspace; beyond it the state is not returned", async () => {
-  const limited = await scene.open({ rateLimit: { requests: 20, windowSeconds: 600 }, ...longRedisTimeouts });
+  const limited = await scene.open({ rateLimit: { requests: 20, windowSeconds: 600 } });
   await redisInUse(limited); // until then, it counts in its own memory
   const workspace = await createWorkspace(scene.app.httpUrl);
   const stream = openStream(limited.grpcAddress, workspace.key);
