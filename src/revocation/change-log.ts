@@ -41,11 +41,23 @@ export interface ChangeLog {
 
 /** The last known change of a row, or of a whole workspace. */
 interface LastChange {
-  /** The transaction that made it; undefined if there were several. */
-  readonly xid: number | undefined;
-  /** The snapshot of the poll that returned it. */
-  readonly foundIn: Snapshot;
+  /** The transaction that made it, or the first known snapshot that includes it if there were several. */
+  readonly madeBy: number | Snapshot;
+  readonly batch: Batch;
 }
+
+/**
+ * Changes that were appended one after the other. They share the snapshot that becomes the horizon when one of them is
+ * evicted: a snapshot for each poll would take more memory than the changes.
+ */
+interface Batch {
+  size: number;
+  /** Includes all of them. */
+  end: Snapshot;
+}
+
+/** How many batches the change log consists of when it is full. */
+const maxBatches = 100;
 
 /**
  * The fence: a value that was read before the last known change of one of its rows is not used any more, whether it
@@ -63,11 +75,12 @@ export function createChangeLog(beginning: Snapshot, firstTimeline: string, capa
   let version = 0;
   /** By the id of a row, or of a workspace as a whole, in the order of appending. */
   const lastChange = new Map<string, LastChange>();
+  let batch: Batch = { size: 0, end: beginning };
 
   function isMissing(id: string, snapshot: Snapshot): boolean {
-    const last = lastChange.get(id);
-    if (last === undefined) return false;
-    return last.xid === undefined ? !includes(snapshot, last.foundIn) : !sees(snapshot, last.xid);
+    const madeBy = lastChange.get(id)?.madeBy;
+    if (madeBy === undefined) return false;
+    return typeof madeBy === "number" ? !sees(snapshot, madeBy) : !includes(snapshot, madeBy);
   }
 
   return {
@@ -90,14 +103,17 @@ export function createChangeLog(beginning: Snapshot, firstTimeline: string, capa
       if (changes.length === 0) return;
       version += 1;
       appended += changes.length;
+      if (batch.size >= capacity / maxBatches) batch = { size: 0, end: found };
+      batch.size += changes.length;
+      batch.end = found;
       for (const { id, xid } of changes) {
         lastChange.delete(id);
-        lastChange.set(id, { xid, foundIn: found });
+        lastChange.set(id, { madeBy: xid ?? found, batch });
       }
-      for (const [id, { foundIn }] of lastChange) {
+      for (const [id, evicted] of lastChange) {
         if (lastChange.size <= capacity) break;
         lastChange.delete(id);
-        horizon = foundIn;
+        horizon = evicted.batch.end;
       }
       if (appended - appendedAtMiddle >= capacity / 2) {
         middle = found;

@@ -51,16 +51,19 @@ export async function fillCaches(databaseUrl: string, service: SoakedService, fi
 /** More changes than the log has entries, because V8 doubles the capacity of a Map once under such replacement. */
 const changeCount = 1.5 * maxLoggedChanges;
 
+/** An id of a number. It is as long as a minted one, so that changes of minted ids take no more memory. */
+const fillerId = (sql: postgres.Sql) => sql`'id_' || lpad(number::text, 26, '0')`;
+
 async function fillChanges(sql: postgres.Sql, service: SoakedService, { workspaceId }: Fixture): Promise<void> {
   await sql`
     insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
-    select 'id_filler_' || number, ${workspaceId}, 'filler_' || number, '{}', now(), now()
+    select ${fillerId(sql)}, ${workspaceId}, 'filler_' || number, '{}', now(), now()
     from generate_series(1, ${maxLoggedChanges + batchSize}::int) as number`;
   for (let changes = 0; changes < changeCount; changes += batchSize) {
     const from = changes % (maxLoggedChanges + batchSize);
     await sql`
       update identities set updated_at = updated_at + interval '1 ms' where identity_id in
-        (select 'id_filler_' || number from generate_series(${from + 1}::int, ${from + batchSize}::int) as number)`;
+        (select ${fillerId(sql)} from generate_series(${from + 1}::int, ${from + batchSize}::int) as number)`;
     const [row] = await sql<{ xmax: number }[]>`
       select pg_snapshot_xmax(pg_current_snapshot())::text::float8 as xmax`;
     while ((await service.readMetric("known_transaction_id")) < (row?.xmax ?? 0))

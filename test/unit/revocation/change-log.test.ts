@@ -85,6 +85,17 @@ describe("a value from before the horizon is never current", () => {
     expect([2, 3].map((xid) => changeLog.isCurrent(versioned(xid, "key_3")))).toEqual([false, true]);
   });
 
+  it("an eviction moves the horizon by at most a hundredth of the capacity", () => {
+    const changeLog = createChangeLog(snapshotBefore(1), "first", 1_000);
+    const appendOne = (xid: number) => changeLog.append(upTo(xid), [{ id: `key_${xid}`, xid }]);
+    for (let xid = 1; xid <= 1_000; xid++) appendOne(xid);
+    expect(changeLog.isCurrent(versioned(0, "key_9000"))).toBe(true);
+    appendOne(1_001);
+    expect([0, 9, 10].map((xid) => changeLog.isCurrent(versioned(xid, "key_9000")))).toEqual([false, false, true]);
+    for (let xid = 1_002; xid <= 1_010; xid++) appendOne(xid);
+    expect(changeLog.isCurrent(versioned(10, "key_9000"))).toBe(true);
+  });
+
   it("a long-running transaction outdates no value before one of its own changes is appended", () => {
     const changeLog = createChangeLog(snapshotBefore(1), "first", 3);
     for (const xid of [3, 4, 5, 6, 7]) changeLog.append(upTo(xid, 2), [{ id: `key_${xid}`, xid }]);
