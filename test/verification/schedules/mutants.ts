@@ -157,7 +157,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: "the oldest changes are forgotten, and the horizon stays",
     file: changeLog,
-    text: "lastChange.delete(id);\n        horizon = foundIn;",
+    text: "lastChange.delete(id);\n        horizon = evicted.batch.end;",
     replacement: "lastChange.delete(id);",
   },
   {

@@ -50,6 +50,12 @@ const defaultLimits = { steps: 160, verifications: 20, pings: 6, renewals: 5, wr
  */
 const clockLimits = { steps: 80, verifications: 12, pings: 3, renewals: 0, writes: 1, passages: 4, breaks: 0 };
 
+/**
+ * Every sixth schedule is about the expiry of a key. A key that is accepted after it is detected only if the verifier has a
+ * right all the time, and time passes in short spans.
+ */
+const expiryLimits = { steps: 80, verifications: 8, pings: 8, renewals: 6, writes: 0, passages: 8, breaks: 0 };
+
 /** In how many milliseconds a key expires that has an expiry from the start. */
 const expiryMs: [number, number, number] = [137, 411, 1_500];
 
@@ -68,13 +74,14 @@ export async function runVerifierSchedule(scheduler: Scheduler, seed: number, ta
   let violation: string | undefined;
 
   const dice = createDice(seed);
-  const limits = dice.pick([defaultLimits, defaultLimits, clockLimits]);
+  const limits = dice.pick([defaultLimits, defaultLimits, defaultLimits, clockLimits, clockLimits, expiryLimits]);
   const isAboutClocks = limits === clockLimits;
+  const isAboutExpiry = limits === expiryLimits;
   let warmingUp = true;
   const step: Step = (what) => (warmingUp ? done : scheduler.schedule(done, what));
   const time = createTime(step, dice);
   // The key may be created only during the schedule, or expire during it.
-  const kind = isAboutClocks ? 0 : dice.below(8);
+  const kind = isAboutClocks ? 0 : isAboutExpiry ? 4 : dice.below(8);
   const first =
     kind === 7 ? { keyDeleted: true } : kind > 3 ? { keyExpiresAt: timeOfDay + dice.pick(expiryMs) } : undefined;
   const postgres = createPostgres(leaseMs, step, time, dice, dice.pick(speeds), { first, losesDetails: true });
@@ -83,7 +90,7 @@ export async function runVerifierSchedule(scheduler: Scheduler, seed: number, ta
   const machines = startMachines({ postgres, redis }, time, dice, createTally(), isAboutClocks);
   const speed = isAboutClocks ? speeds[0] : dice.pick(speeds);
   const clock = createClock(time, dice, "V", speed);
-  const verifier = createVerifier("V", clock, step, dice.pick([2, 1_000]));
+  const verifier = createVerifier("V", clock, step, dice.pick([1, 2, 1_000]));
 
   function check(result: VerifyResult, began: { readonly after: number; readonly time: number }): void {
     const moments = postgres.versions.slice(began.after);
@@ -140,6 +147,8 @@ export async function runVerifierSchedule(scheduler: Scheduler, seed: number, ta
         await replica.awaitPropagation();
         acknowledged = Math.max(acknowledged, commits);
         tally.acknowledged += 1;
+        // The first moment at which the change binds.
+        if (isAboutClocks) void verify();
         return;
       } catch {
         // retry
@@ -160,10 +169,18 @@ export async function runVerifierSchedule(scheduler: Scheduler, seed: number, ta
   const slowClocks = [clock, machines[0].clock] as const;
   const clocks = [clock, machines[0].clock, machines[1].clock] as const;
 
+  // In half of the schedules about clocks, the change is made at first, and then the slow machines are suspended: so all the
+  // time that the margins are for passes while the change waits.
+  const isAboutMargins = isAboutClocks && dice.oneIn(2);
+  const suspendedFirst = isAboutMargins ? [machines[0].clock, clock] : [];
+
   function passTime(): void {
+    const suspended = suspendedFirst.shift();
     const kind = dice.below(clocksJump ? 10 : 8);
-    if (kind < 4) time.passUntilNextWake();
-    else if (kind < 5 && !isAboutClocks) time.pass(leaseMs / 2);
+    if (suspended !== undefined) suspended.suspend(4);
+    else if (isAboutExpiry) time.pass(dice.pick([20, 40, 80]));
+    else if (kind < 4) time.passUntilNextWake();
+    else if (kind < 5 && isAboutMargins === isAboutClocks) time.pass(leaseMs / 2);
     // A suspension too short to be detected, or longer than a lease.
     else if (kind < 8)
       dice.pick(isAboutClocks ? slowClocks : clocks).suspend(dice.pick([4, 4, isAboutClocks ? 4 : 2 * leaseMs]));
@@ -185,8 +202,10 @@ export async function runVerifierSchedule(scheduler: Scheduler, seed: number, ta
   void connect();
   for (let turns = 0; turns < 3; turns++) {
     await settled();
-    void verify();
+    // The time of a key with an expiry counts from the request for its state.
+    if (!isAboutExpiry) void verify();
   }
+  if (isAboutMargins) void write(machines[1].replica);
   await settled();
   warmingUp = false;
 
@@ -201,7 +220,7 @@ export async function runVerifierSchedule(scheduler: Scheduler, seed: number, ta
   }
   const writers = isAboutClocks ? [machines[1]] : [dice.pick(machines), dice.pick(machines)];
   for (const machine of writers)
-    void repeat(limits.writes, `${machine.name} begins a change`, () => write(machine.replica));
+    void repeat(isAboutMargins ? 0 : limits.writes, `${machine.name} begins a change`, () => write(machine.replica));
   // With an expiry, it verifies rarely: much may happen between two verifications.
   const isRare = first !== undefined && dice.oneIn(2);
   void repeat(isRare ? 4 : limits.verifications, "V verifies", () => void verify());
