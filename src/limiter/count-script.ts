@@ -2,35 +2,53 @@ import { hash } from "node:crypto";
 import type { RedisCache } from "../storage/redis/client.js";
 import type { CounterReading, CounterUse } from "./counters.js";
 
+/** What the script says of a check. */
+const outcomeCodes = { compared: 0, notBegun: 1, unreadable: 2 };
+
+/** Uses that are counted together: all of them or none. */
+export interface CountedUses {
+  readonly uses: readonly CounterUse[];
+  /** Whether a window may begin. If one would have to begin and may not, nothing is counted. */
+  readonly mayBegin: boolean;
+}
+
 /**
- * Counts all uses, or none if one of them would exceed its limit. Returns what was used before, and the remaining
- * milliseconds of the window; a negative number if there is no window. A script is atomic, and time stands still in it: no
- * window ends between its commands.
+ * Does one check after the other. Each counts all its uses, or none if one of them would exceed its limit. The answer
+ * contains for each check its outcome, and for each use what was used before and the remaining milliseconds of the window; a
+ * negative number if there is no window. A script is atomic, and time stands still in it: no window ends between its commands.
  *
- * KEYS: the counters. ARGV: for each of them its limit, its duration and the cost; then whether a window may begin. If one
- * would have to begin and may not, nothing is counted, and the answer is nil.
+ * KEYS: the counters. ARGV: for each check the number of its uses; for each of them its limit, its duration and the cost;
+ * then whether a window may begin. A counter that contains no number fails its own check, and no other one.
  */
 const script = `
-local answer, passed = {}, true
-for i, key in ipairs(KEYS) do
-  local used = tonumber(redis.call('GET', key) or '0')
-  answer[2 * i - 1] = used
-  answer[2 * i] = redis.call('PTTL', key)
-  local limit = tonumber(ARGV[3 * i - 2])
-  if limit == 0 or used + tonumber(ARGV[3 * i]) > limit then passed = false end
-end
-if passed and ARGV[#ARGV] == '0' then
-  for i in ipairs(KEYS) do
-    if ARGV[3 * i] ~= '0' and answer[2 * i] < 0 then return nil end
+local answer, key, arg = {}, 1, 1
+while key <= #KEYS do
+  local uses = tonumber(ARGV[arg])
+  local outcome, passed, begins, first = ${outcomeCodes.compared}, true, false, #answer + 1
+  answer[first] = outcome
+  for i = 0, uses - 1 do
+    local used = tonumber(redis.pcall('GET', KEYS[key + i]) or '0')
+    if used == nil then outcome, used = ${outcomeCodes.unreadable}, 0 end
+    local left = redis.call('PTTL', KEYS[key + i])
+    local limit, cost = tonumber(ARGV[arg + 3 * i + 1]), tonumber(ARGV[arg + 3 * i + 3])
+    if limit == 0 or used + cost > limit then passed = false end
+    if cost > 0 and left < 0 then begins = true end
+    answer[first + 2 * i + 1] = used
+    answer[first + 2 * i + 2] = left
   end
-end
-if passed then
-  for i, key in ipairs(KEYS) do
-    if ARGV[3 * i] ~= '0' then
-      redis.call('INCRBY', key, ARGV[3 * i])
-      if answer[2 * i] < 0 then redis.call('PEXPIRE', key, ARGV[3 * i - 1]) end
+  passed = passed and outcome == ${outcomeCodes.compared}
+  if passed and begins and ARGV[arg + 3 * uses + 1] == '0' then passed, outcome = false, ${outcomeCodes.notBegun} end
+  if passed then
+    for i = 0, uses - 1 do
+      local cost = ARGV[arg + 3 * i + 3]
+      if cost ~= '0' then
+        redis.call('INCRBY', KEYS[key + i], cost)
+        if answer[first + 2 * i + 2] < 0 then redis.call('PEXPIRE', KEYS[key + i], ARGV[arg + 3 * i + 2]) end
+      end
     end
   end
+  answer[first] = outcome
+  key, arg = key + uses, arg + 3 * uses + 2
 end
 return answer`;
 
@@ -42,30 +60,39 @@ export function exceedsLimit({ limit, cost }: CounterUse, used: number): boolean
 }
 
 /**
- * Runs the script. Resolves to the counts from before, or to null if nothing was counted because no window may begin. Rejects
- * if the answer is not that of the script.
+ * Runs the script. Resolves for each check to the counts from before: to null if nothing was counted because no window may
+ * begin, and to undefined if a counter cannot be read. Rejects if the answer is not that of the script.
  */
 export async function countInRedis(
   client: RedisCache["client"],
-  uses: readonly CounterUse[],
-  mayBegin: boolean,
-): Promise<CounterReading[] | null> {
-  const values: (string | number)[] = uses.map(({ key }) => key);
-  for (const { limit, durationMs, cost } of uses) values.push(limit, durationMs, cost);
-  values.push(mayBegin ? 1 : 0);
-  const answer = await client.evalsha(sha1, uses.length, ...values).catch((error: unknown) => {
+  checks: readonly CountedUses[],
+): Promise<(CounterReading[] | null | undefined)[]> {
+  const keys = checks.flatMap(({ uses }) => uses.map(({ key }) => key));
+  const values: (string | number)[] = [...keys];
+  for (const { uses, mayBegin } of checks) {
+    values.push(uses.length);
+    for (const { limit, durationMs, cost } of uses) values.push(limit, durationMs, cost);
+    values.push(mayBegin ? 1 : 0);
+  }
+  const answer = await client.evalsha(sha1, keys.length, ...values).catch((error: unknown) => {
     // The server was restarted, or has never run the script. EVAL also stores it.
     if (!(error instanceof Error && error.message.startsWith("NOSCRIPT"))) throw error;
-    return client.eval(script, uses.length, ...values);
+    return client.eval(script, keys.length, ...values);
   });
-  return answer === null ? null : readAnswer(answer, uses);
+  const numbers: readonly unknown[] = Array.isArray(answer) ? answer : [];
+  let at = 0;
+  return checks.map(({ uses }) => {
+    const outcome = numbers[at];
+    const readings = readAnswer(numbers, at + 1, uses);
+    at += 1 + 2 * uses.length;
+    return outcome === outcomeCodes.compared ? readings : outcome === outcomeCodes.notBegun ? null : undefined;
+  });
 }
 
-function readAnswer(answer: unknown, uses: readonly CounterUse[]): CounterReading[] {
-  const numbers: readonly unknown[] = Array.isArray(answer) ? answer : [];
+function readAnswer(numbers: readonly unknown[], from: number, uses: readonly CounterUse[]): CounterReading[] {
   return uses.map(({ durationMs }, index) => {
-    const used = numbers[2 * index];
-    const msLeft = numbers[2 * index + 1];
+    const used = numbers[from + 2 * index];
+    const msLeft = numbers[from + 2 * index + 1];
     if (typeof used !== "number" || typeof msLeft !== "number") throw new Error("Redis returned no counts");
     // In its last moment a window has 0 ms left. Without a window, the next one will have its whole duration.
     return { used, msLeft: msLeft < 0 ? durationMs : Math.max(1, msLeft) };

@@ -4,8 +4,10 @@ import type { Span } from "@opentelemetry/api";
 import { LRUCache } from "lru-cache";
 import type { MaybePromise } from "../call/maybe-promise.js";
 import type { Log } from "../observe/log.js";
+import { inSpan } from "../observe/tracing.js";
 import type { RedisCache } from "../storage/redis/client.js";
-import { countInRedis, exceedsLimit } from "./count-script.js";
+import { type Count, createBatchedCount } from "./batched-count.js";
+import { exceedsLimit } from "./count-script.js";
 import { createLocalCounters } from "./local-counters.js";
 import { createOpenWindows } from "./open-windows.js";
 
@@ -61,6 +63,9 @@ export interface Counters {
   readonly checks: CheckCounts;
 }
 
+/** Of the span of a check in Redis. */
+const spanAttributes = { "db.system.name": "redis", "db.operation.name": "EVALSHA" };
+
 /** How long Redis is not used for a hash tag after a timeout, and for how many this is remembered. */
 const timeoutCacheOptions = { ttl: 1_000, max: 10_000 };
 
@@ -78,7 +83,7 @@ const maxRemembered = 20_000;
 const maxRememberedMs = 10_000;
 
 /**
- * Counts uses in Redis, for all replicas together, with one script for each check.
+ * Counts uses in Redis, for all replicas together, by one script.
  *
  * What holds while Redis keeps its data: of the uses of one window whose result is not `perProcess`, those that passed sum
  * up to at most the limit, whatever happens to answers. A use passes only with an answer of the script, the script has
@@ -108,6 +113,7 @@ export function createCounters(
   now = () => performance.now(),
 ): Counters {
   const local = createLocalCounters(now);
+  const countShared = redis && createBatchedCount(redis);
   const refusals = createRefusals(now);
   const openWindows = createOpenWindows(now);
   const warned = new LRUCache<string, true>(warningCacheOptions);
@@ -126,13 +132,14 @@ export function createCounters(
   }
 
   async function checkShared(
-    shared: RedisCache,
+    count: Count,
     { workspaceId, hashTag, uses }: UsesToCheck,
     span: Span | undefined,
   ): Promise<CheckResult> {
     const sentAt = now();
     const mayBegin = openWindows.count(workspaceId) < maxCounters;
-    const readings = await shared.store("EVALSHA", () => countInRedis(shared.client, uses, mayBegin), span);
+    const counting = count({ uses, mayBegin }, hashTag);
+    const readings = await (span ? inSpan(span, spanAttributes, counting) : counting);
     if (readings === undefined) timedOut.set(hashTag, true);
     if (readings === null) warnOfCounters(workspaceId);
     if (readings === undefined || readings === null) return resultOf(uses, local.count(workspaceId, uses), true);
@@ -161,7 +168,7 @@ export function createCounters(
       const { workspaceId, hashTag, uses } = checked;
       const remembered = refusals.find(uses);
       if (remembered !== undefined) return resultOf(uses, remembered, false);
-      if (redis?.inUse && !timedOut.has(hashTag)) return checkShared(redis, checked, span);
+      if (countShared && redis.inUse && !timedOut.has(hashTag)) return checkShared(countShared, checked, span);
       return resultOf(uses, local.count(workspaceId, uses), true);
     },
   };

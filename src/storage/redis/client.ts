@@ -25,6 +25,7 @@ export interface Cache {
 
 /** The cache in Redis, and other commands under the same limits. */
 export interface RedisCache extends Cache {
+  readonly isCluster: boolean;
   /** To be used inside `store` only. */
   readonly client: Redis | Cluster;
   /**
@@ -118,6 +119,7 @@ export function connectRedis(address: RedisAddress, log: Log, timeoutMs = defaul
     get inUse() {
       return breaker.closed;
     },
+    isCluster: address.cluster,
     client: redis,
     store,
     get: async (name, span) => (await breaker.run(limited("GET", () => redis.get(name), span))) ?? undefined,

@@ -92,7 +92,12 @@ describe("rate limits are counted", () => {
     expect(await redis.pttl(counter)).toBeGreaterThan(0);
     await redis.del(counter);
     await redis.lpush(counter, "not a number");
-    expect(await replicas.verify(0, key)).toMatchObject({ code: "VALID", ratelimits: [{ perProcess: true }] });
+    const { key: other } = await replicas.call(0, "createKey", limited(3));
+    // Concurrent verifications are counted by the same command.
+    const [result, ...others] = await Promise.all([key, other, other].map((secret) => replicas.verify(0, secret)));
+    expect(result).toMatchObject({ code: "VALID", ratelimits: [{ perProcess: true }] });
+    expect(others.map(({ ratelimits }) => ratelimits[0]?.remaining).sort()).toEqual([1, 2]);
+    for (const { ratelimits } of others) expect(ratelimits[0]).not.toHaveProperty("perProcess");
   });
 
   it("also after Redis has forgotten the script", async () => {

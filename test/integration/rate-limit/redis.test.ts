@@ -102,7 +102,13 @@ it("after a Redis timeout for a workspace, not every request of it sends a comma
     commands += 1;
     return undefined;
   };
-  const counter = createRequestCounter(rateLimit, { ...noCache, inUse: true, client: {} as Redis, store: hanging });
+  const counter = createRequestCounter(rateLimit, {
+    ...noCache,
+    inUse: true,
+    isCluster: false,
+    client: {} as Redis,
+    store: hanging,
+  });
   for (let used = 1; used <= 100; used++) expect(await counter.count("ws_1")).toMatchObject({ used });
   expect(commands).toBeLessThan(10);
   const commandsBefore = commands;
@@ -112,7 +118,13 @@ it("after a Redis timeout for a workspace, not every request of it sends a comma
 
 it("a bypassed Redis gets no command", async () => {
   const store = () => expect.fail("Redis got a command");
-  const counter = createRequestCounter(rateLimit, { ...noCache, inUse: false, client: {} as Redis, store });
+  const counter = createRequestCounter(rateLimit, {
+    ...noCache,
+    inUse: false,
+    isCluster: false,
+    client: {} as Redis,
+    store,
+  });
   expect(await counter.count("ws_1")).toMatchObject({ used: 1 });
 });
 
@@ -120,7 +132,7 @@ it("a window has a remaining time of at least 1 ms, even if Redis returns 0", as
   // The result of the library's script: the number of requests, and the remaining milliseconds.
   const client = { rlflxIncr: async () => [1_001, 0] } as unknown as Redis;
   const store = <T>(_operation: string, command: () => Promise<T>) => command();
-  const counter = createRequestCounter(rateLimit, { ...noCache, inUse: true, client, store });
+  const counter = createRequestCounter(rateLimit, { ...noCache, inUse: true, isCluster: false, client, store });
   expect(await counter.count("ws_1")).toEqual({ used: 1_001, msLeft: 1 });
 });
 

@@ -4,7 +4,10 @@ import { type Counters, type CounterUse, createCounters } from "../../../src/lim
 import { createLog } from "../../../src/observe/log.js";
 import { noCache, type RedisCache } from "../../../src/storage/redis/client.js";
 
-/** What the script of Redis returns: used and remaining milliseconds of each counter. An error, if it fails. */
+/**
+ * What the script of Redis returns for a check: used and remaining milliseconds of each counter; null if no window may begin.
+ * An error, if the script fails.
+ */
 let answer: number[] | Error | null | undefined;
 let commands: unknown[][];
 let time: number;
@@ -22,13 +25,14 @@ beforeEach(() => {
   const command = async (...values: unknown[]) => {
     commands.push(values);
     if (answer instanceof Error) throw answer;
-    return answer;
+    return answer === null ? [1, 0, -2] : answer && [0, ...answer];
   };
   const redis: RedisCache = {
     ...noCache,
     get inUse() {
       return inUse;
     },
+    isCluster: false,
     client: { evalsha: command, eval: command } as unknown as Redis,
     // As the real one: a command that fails or times out resolves to undefined.
     store: (_operation, run) => run().catch(() => undefined),
