@@ -21,9 +21,9 @@ interface Batch {
 const maxCounters = 100;
 
 /**
- * Counts the checks of one turn of the event loop with one command. Of the CPU time of a verification with two rate limits, a
- * command of its own took 22 %, most of it for the write to the socket. In a cluster, a command can count only checks with
- * the same hash tag.
+ * Counts the checks of one turn of the event loop with one command. With a command for each, commands took 22 % of the CPU time
+ * of verifications with two rate limits, most of it for writes to the socket; together they take 6 %. In a cluster, a command
+ * can count only checks with the same hash tag.
  */
 export function createBatchedCount(redis: RedisCache): Count {
   /** The batches that are not sent yet, by hash tag; by an empty one without a cluster. */
