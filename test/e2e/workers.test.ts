@@ -113,12 +113,14 @@ describe("with WORKERS=2", () => {
   });
 
   test("graceful shutdown: SIGTERM lets the calls in flight finish in every worker, and leaves no process behind", async () => {
-    const { service, sandbox, databaseUrl } = await startWorkers();
+    // Without Redis: if it is slow for some seconds, that is logged, too.
+    const { service, sandbox, databaseUrl } = await startWorkers({ REDIS_URL: undefined });
     const descendants = service.descendants();
     const loggedBefore = service.stderr();
     const lockHolder = openSql(databaseUrl, { max: 2, onnotice: () => {} });
     onTestFinished(() => lockHolder.end({ timeout: 1 }));
     let results: Promise<string[]> = Promise.resolve([]);
+    let signalledAt = 0;
     // While this transaction locks the table, the calls wait in the database.
     await lockHolder.begin(async (sql) => {
       await sql`lock table audit_events in access exclusive mode`;
@@ -130,6 +132,7 @@ describe("with WORKERS=2", () => {
           select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query like '%from audit_events%'`;
         return waiting.length === 4 || undefined;
       });
+      signalledAt = performance.now();
       service.signalGroup("SIGTERM");
       await until("the HTTP port is closed", () => isClosed(Number(new URL(service.httpUrl).port)));
       await until("the gRPC port is closed", () => isClosed(Number(service.grpcAddress.split(":")[1])));
@@ -137,16 +140,13 @@ describe("with WORKERS=2", () => {
 
     expect(await results).toEqual(Array(4).fill("ok"));
     const { code, stderr } = await waitForExit(service);
+    const tookMs = performance.now() - signalledAt;
     expect(code).toBe(0);
     const lines = linesIn(stderr.slice(loggedBefore.length));
     expect(lines.length).toBeGreaterThan(0);
-    expect(
-      lines.filter(({ level }) => level > 40),
-      "no error is logged",
-    ).toEqual([]);
-    // A busy machine may log that Redis or a client is slow.
-    for (const line of lines.filter(({ level }) => level === 40))
-      process.stdout.write(`logged during the shutdown: ${JSON.stringify(line)}\n`);
+    // A machine that is so slow that connections are still open after 10 s logs their clients.
+    const mayWarn = tookMs >= 10_000;
+    expect(lines.filter(({ level }) => level > (mayWarn ? 40 : 30))).toEqual([]);
     expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 
@@ -262,7 +262,7 @@ async function settings() {
 }
 
 async function startWorkers(
-  extra: Record<string, string> = {},
+  extra: Record<string, string | undefined> = {},
 ): Promise<{ service: Service; sandbox: Sandbox; databaseUrl: string }> {
   const { databaseUrl, set } = await settings();
   const sandbox = makeSandbox();
