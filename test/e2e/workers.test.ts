@@ -120,7 +120,6 @@ describe("with WORKERS=2", () => {
     const lockHolder = openSql(databaseUrl, { max: 2, onnotice: () => {} });
     onTestFinished(() => lockHolder.end({ timeout: 1 }));
     let results: Promise<string[]> = Promise.resolve([]);
-    let signalledAt = 0;
     // While this transaction locks the table, the calls wait in the database.
     await lockHolder.begin(async (sql) => {
       await sql`lock table audit_events in access exclusive mode`;
@@ -132,7 +131,6 @@ describe("with WORKERS=2", () => {
           select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() and query like '%from audit_events%'`;
         return waiting.length === 4 || undefined;
       });
-      signalledAt = performance.now();
       service.signalGroup("SIGTERM");
       await until("the HTTP port is closed", () => isClosed(Number(new URL(service.httpUrl).port)));
       await until("the gRPC port is closed", () => isClosed(Number(service.grpcAddress.split(":")[1])));
@@ -140,13 +138,13 @@ describe("with WORKERS=2", () => {
 
     expect(await results).toEqual(Array(4).fill("ok"));
     const { code, stderr } = await waitForExit(service);
-    const tookMs = performance.now() - signalledAt;
     expect(code).toBe(0);
     const lines = linesIn(stderr.slice(loggedBefore.length));
     expect(lines.length).toBeGreaterThan(0);
-    // A machine that is so slow that connections are still open after 10 s logs their clients.
-    const mayWarn = tookMs >= 10_000;
-    expect(lines.filter(({ level }) => level > (mayWarn ? 40 : 30))).toEqual([]);
+    expect(
+      lines.filter(({ level }) => level !== 30),
+      "no warning or error is logged",
+    ).toEqual([]);
     expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 
