@@ -53,7 +53,7 @@ it("in a cluster, a command has the counters of one hash tag only", async () => 
   expect(commands).toEqual([["a", "c"], ["b"]]);
 });
 
-it("if the command fails, no check of it was counted for sure", async () => {
+it("if the command fails, none of its checks has a result", async () => {
   const { count } = fakeRedis({ fails: true });
   expect(await Promise.all([count(uses("a"), "1"), count(uses("b"), "2")])).toEqual([undefined, undefined]);
 });
