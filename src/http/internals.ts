@@ -21,14 +21,18 @@ interface ConnectionInternals {
 }
 
 /**
- * Writes a whole encoded response to the socket, without Node's response code, which would double the cost of a shed
- * request. To Node, the response has sent its headers and has no body.
+ * Writes a whole encoded response to the socket, without Node's response code, which takes longer than all else that is
+ * done for a shed request. To Node, the response has sent its headers and has no body.
+ *
+ * @param encoding of a text
  */
-export function writeEncoded(response: ServerResponse, bytes: Buffer): void {
-  const written: ResponseInternals = { _header: "written", _headerSent: true, _hasBody: false };
-  Object.assign(response, written);
-  response.socket?.write(bytes);
-  response.end();
+export function writeEncoded(response: ServerResponse, encoded: Buffer | string, encoding?: BufferEncoding): void {
+  const internals = response as unknown as ResponseInternals;
+  internals._header = "written";
+  internals._headerSent = true;
+  internals._hasBody = false;
+  response.socket?.write(encoded, encoding);
+  response.end(); // if the kernel has not accepted all of it, Node waits for that
 }
 
 /**

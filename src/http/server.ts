@@ -15,6 +15,7 @@ import { handleClientError, handleUnsupportedHttp, rejectUnsupportedHttp } from 
 import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
 import { createCors } from "./cors.js";
+import { createDirectWriter } from "./direct-response.js";
 import { type DrainOptions, drainOnClose } from "./drain.js";
 import { assertInternals } from "./internals.js";
 import { locateInBody, parseBody } from "./json/body.js";
@@ -82,10 +83,20 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
   drainOnClose(server, options);
   await server.register(accepts);
 
+  const writeDirectly = createDirectWriter(limits);
+
   /** Sends every successful response of HTTP/JSON. */
   function sendSuccess(request: FastifyRequest, reply: FastifyReply, members: string): void {
-    reply.headers(jsonHeaders);
-    send(request, reply, successBody(request.call.requestId, members));
+    const { requestId, responseHeaders } = request.call;
+    const body = successBody(requestId, members);
+    const isPlain = responseHeaders === undefined && body.length <= unreservedBytes;
+    if (isPlain && writeDirectly(reply.raw, requestId, body)) {
+      reply.hijack();
+      logHttpCall(logCall, request, reply);
+    } else {
+      reply.headers(jsonHeaders);
+      send(request, reply, body);
+    }
   }
 
   /** Sends every error response of HTTP/JSON. */

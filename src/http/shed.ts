@@ -6,6 +6,7 @@ import type { ShedCounter } from "../overload/shed-counter.js";
 import { alwaysServed, prepareResponse } from "../overload/shed-response.js";
 import { noStoreHeaders } from "./call.js";
 import { type ErrorResponse, toErrorResponse } from "./connect/error-response.js";
+import { isNextOnConnection } from "./direct-response.js";
 import { writeEncoded } from "./internals.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 import type { DocsBase } from "./origin.js";
@@ -94,9 +95,4 @@ function encodeResponse(
   };
   const lines = Object.entries(allHeaders).map(([name, value]) => `${name}: ${value}`);
   return Buffer.from([`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, ...lines, "", body].join("\r\n"));
-}
-
-/** Whether this response is the next one on its connection, and the connection stays open after it. */
-function isNextOnConnection({ socket, shouldKeepAlive }: ServerResponse): boolean {
-  return socket !== null && shouldKeepAlive; // Node assigns the socket to one response at a time
 }
