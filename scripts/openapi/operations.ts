@@ -69,9 +69,10 @@ function declaredErrors(method: DescMethod): ApiErrorCode[] {
   return getOption(method, accepts_idempotency_key) ? [...declared, ErrorCode.DATA_IDEMPOTENCY_CONFLICT] : declared;
 }
 
-/** The tag of a service's operations. */
+/** The tag of a service's operations, as people read it: `APIs`, `Rate limits`. */
 export function tagOf({ name }: DescMethod["parent"]): string {
-  return name.replace(/Service$/, "");
+  const words = name.replace(/Service$/, "").replace(/\B[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  return words.replace(/^Apis$/, "APIs");
 }
 
 /** Which credential an operation needs. */
