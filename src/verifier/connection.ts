@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { type Client, Code, createClient } from "@connectrpc/connect";
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { KeysService } from "../../gen/latchkey/v1/keys_service_pb.js";
 import {
   type DelegateRequest,
@@ -12,6 +12,7 @@ import { toLatchkeyError } from "../client/protobuf-error.js";
 import { systemClock } from "../revocation/clock.js";
 import { createQueue } from "./queue.js";
 import { createSession, type Resolution, type Session } from "./session.js";
+import { SessionManager } from "./session-manager.js";
 
 /** The addresses and the credential of the service. */
 export interface ConnectionOptions {
@@ -119,7 +120,7 @@ export function openConnection(
 
   function openTransport() {
     const baseUrl = addresses[transports++ % addresses.length] as string;
-    const manager = new Http2SessionManager(baseUrl, keepalive, tls);
+    const manager = new SessionManager(baseUrl, keepalive, tls);
     const transport = createGrpcTransport({
       baseUrl,
       sessionManager: manager,
