@@ -179,9 +179,16 @@ async function startServer(
 ): Promise<Server> {
   const backend = await openPostgres(dataDir, settings, undefined, programs);
   const server = { dataDir, backend, run: await backend.start() };
-  process.once("exit", () => signal(server, "SIGQUIT"));
+  servers.add(server);
   return server;
 }
+
+/** The servers of all rounds. They end with this process. */
+const servers = new Set<Server>();
+
+process.once("exit", () => {
+  for (const server of servers) signal(server, "SIGQUIT");
+});
 
 /** Where `openPostgres` stores the files of a server. */
 const filesIn = (dataDir: string) => join(dataDir, "postgres");
@@ -204,6 +211,7 @@ function signal({ dataDir }: Server, name: NodeJS.Signals): void {
 
 async function destroy(server: Server): Promise<void> {
   await crash(server);
+  servers.delete(server);
   server.backend.discard();
   await rm(server.dataDir, { recursive: true, force: true });
 }

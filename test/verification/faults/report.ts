@@ -64,7 +64,7 @@ export function toText(state: RoundState, facts: ReportFacts): string {
     section("Verifiers", [
       ["verified locally", tally.local],
       ["verified locally per second", perSecond(tally.local, elapsedMs).toFixed(0)],
-      ["verified locally per second during faults", perSecond(tally.localDuringFaults, faultsActiveMs).toFixed(0)],
+      ["… during faults", perSecond(tally.localDuringFaults, faultsActiveMs).toFixed(0)],
       ["verified by the service", tally.askedByVerifiers],
       ...sorted(tally.verifierResults),
     ]),
