@@ -40,7 +40,7 @@ export interface Delegation {
 
 export function createDelegation(
   lease: Pick<Lease, "remaining" | "databaseTime">,
-  keyCache: Pick<KeyCache, "peek" | "get" | "mayHaveImports">,
+  keyCache: Pick<KeyCache, "ensureLease" | "peek" | "get" | "mayHaveImports">,
   lastUsed: Pick<LastUsed, "record">,
   counter: Pick<VerificationCounter, "count">,
   lookups: LookupLimit,

@@ -36,7 +36,7 @@ type Response = NonNullable<ResponseMessage["message"]>;
 
 interface Sources {
   readonly lease: Pick<Lease, "remaining" | "databaseTime">;
-  readonly keyCache: Pick<KeyCache, "peek" | "get" | "mayHaveImports">;
+  readonly keyCache: Pick<KeyCache, "ensureLease" | "peek" | "get" | "mayHaveImports">;
   readonly lastUsed: Pick<LastUsed, "record">;
   readonly counter: Pick<VerificationCounter, "count">;
   readonly lookups: LookupLimit;

@@ -11,19 +11,22 @@ import { hashSecret, isWellFormedSecret } from "./secret.js";
  * @param secret if it is known. One that is malformed is looked up only if the workspace has imported keys
  */
 export function findKey(
-  keyCache: Pick<KeyCache, "peek" | "get" | "mayHaveImports">,
+  keyCache: Pick<KeyCache, "ensureLease" | "peek" | "get" | "mayHaveImports">,
   workspaceId: string,
   hash: string,
   call: Call,
   secret?: string,
 ): MaybePromise<KeyState["key"] | undefined> {
   const ofWorkspace = (found: KeyState | undefined) => (found?.key.workspaceId === workspaceId ? found.key : undefined);
-  const cached = keyCache.peek(hash);
-  const key = ofWorkspace(cached);
-  if (key !== undefined) return key;
-  if (secret !== undefined && !mayExist(keyCache, workspaceId, secret)) return undefined;
-  // Against a timing side channel: a cached key of another workspace takes as long as a key that does not exist.
-  return chain(keyCache.get(cached === undefined ? hash : hashSecret(hash), call), ofWorkspace);
+  // Without the lease, memory does not answer, and a cached key of another workspace would not be recognized as cached.
+  return chain(keyCache.ensureLease(), () => {
+    const cached = keyCache.peek(hash);
+    const key = ofWorkspace(cached);
+    if (key !== undefined) return key;
+    if (secret !== undefined && !mayExist(keyCache, workspaceId, secret)) return undefined;
+    // Against a timing side channel: a cached key of another workspace takes as long as a key that does not exist.
+    return chain(keyCache.get(cached === undefined ? hash : hashSecret(hash), call), ofWorkspace);
+  });
 }
 
 /** Whether a secret can belong to a key of the workspace. Detects most mistakes without a lookup. */

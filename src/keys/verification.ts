@@ -26,7 +26,7 @@ import { hashSecret } from "./secret.js";
 import { verify } from "./verify.js";
 
 export interface VerificationSources {
-  readonly keyCache: Pick<KeyCache, "peek" | "get" | "recheck" | "mayHaveImports">;
+  readonly keyCache: Pick<KeyCache, "ensureLease" | "peek" | "get" | "recheck" | "mayHaveImports">;
   readonly lastUsed: Pick<LastUsed, "record">;
   readonly counters: Pick<Counters, "check">;
   readonly credits: CreditSpender;

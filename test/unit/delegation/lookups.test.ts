@@ -10,7 +10,12 @@ const databaseTime = () => new Date();
 
 /** A delegation whose lookups never end, and the responses of its streams. */
 function openWithoutAnswers() {
-  const keyCache = { peek: () => undefined, get: () => new Promise<never>(() => {}), mayHaveImports: () => false };
+  const keyCache = {
+    ensureLease: () => {},
+    peek: () => undefined,
+    get: () => new Promise<never>(() => {}),
+    mayHaveImports: () => false,
+  };
   const delegation = createDelegation(
     { remaining: () => 100, databaseTime },
     keyCache,

@@ -52,7 +52,13 @@ beforeEach(() => {
   result = { passed: true, states: [{ exceeded: false, remaining: 2, msLeft: 1_000 }], perProcess: false };
   const found = (hash: string) => (hash === hashSecret(secret) ? { key, workspaceEnabled: true } : undefined);
   verifyKey = createVerification({
-    keyCache: { peek: found, get: async (hash) => found(hash), recheck: found, mayHaveImports: () => false },
+    keyCache: {
+      ensureLease: () => {},
+      peek: found,
+      get: async (hash) => found(hash),
+      recheck: found,
+      mayHaveImports: () => false,
+    },
     lastUsed: { record: (keyId) => void recorded.push(keyId) },
     counters: {
       async check(group) {
