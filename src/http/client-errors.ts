@@ -14,6 +14,7 @@ import {
 import { mintId } from "../ids.js";
 import type { AccessLog } from "../observe/access-log.js";
 import type { Limits } from "../overload/limits.js";
+import { encodeHead } from "./direct-response.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 import type { DocsBase } from "./origin.js";
 import { responseInFlight } from "./response-in-flight.js";
@@ -102,13 +103,13 @@ function countHostHeaders(rawHeaders: readonly string[]): number {
 function writeError(socket: Duplex, error: ApiError, docsBase: string, logCall: AccessLog): void {
   const requestId = mintId("req");
   const body = errorBody(error, requestId, docsBase);
-  const headers = [
-    `HTTP/1.1 ${catalogue[error.code].status} ${titleOf(error.code)}`,
-    `content-length: ${Buffer.byteLength(body)}`,
-    ...Object.entries({ ...jsonHeaders, ...errorHeaders(error) }).map(([name, value]) => `${name}: ${value}`),
-    `x-request-id: ${requestId}`,
-    "connection: close",
-  ];
+  const head = encodeHead(`${catalogue[error.code].status} ${titleOf(error.code)}`, {
+    "content-length": `${Buffer.byteLength(body)}`,
+    ...jsonHeaders,
+    ...errorHeaders(error),
+    "x-request-id": requestId,
+    connection: "close",
+  });
   logCall({
     requestId,
     protocol: "http",
@@ -118,5 +119,5 @@ function writeError(socket: Duplex, error: ApiError, docsBase: string, logCall: 
     error: error,
   });
   // Destroyed after the write: a client that does not close its side must not keep the file descriptor open.
-  socket.end(`${headers.join("\r\n")}\r\n\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
+  socket.end(`${head}\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
 }

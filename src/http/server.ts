@@ -87,10 +87,9 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
 
   /** Sends every successful response of HTTP/JSON. */
   function sendSuccess(request: FastifyRequest, reply: FastifyReply, members: string): void {
-    const { requestId, responseHeaders } = request.call;
-    const body = successBody(requestId, members);
-    const isPlain = responseHeaders === undefined && body.length <= unreservedBytes;
-    if (isPlain && writeDirectly(reply.raw, requestId, body)) {
+    const { call } = request;
+    const body = successBody(call.requestId, members);
+    if (writeDirectly(reply.raw, call, body)) {
       reply.hijack();
       logHttpCall(logCall, request, reply);
     } else {

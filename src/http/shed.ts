@@ -6,7 +6,7 @@ import type { ShedCounter } from "../overload/shed-counter.js";
 import { alwaysServed, prepareResponse } from "../overload/shed-response.js";
 import { noStoreHeaders } from "./call.js";
 import { type ErrorResponse, toErrorResponse } from "./connect/error-response.js";
-import { isNextOnConnection } from "./direct-response.js";
+import { encodeHead, isNextOnConnection } from "./direct-response.js";
 import { writeEncoded } from "./internals.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 import type { DocsBase } from "./origin.js";
@@ -86,13 +86,12 @@ function encodeResponse(
   { status, headers, body }: ErrorResponse,
   extraHeaders: Readonly<Record<string, string>>,
 ): Buffer {
-  const allHeaders = {
+  const head = encodeHead(`${status} ${STATUS_CODES[status]}`, {
     ...headers,
     ...extraHeaders,
     "x-request-id": requestId,
     "content-length": `${Buffer.byteLength(body)}`,
     connection: "keep-alive",
-  };
-  const lines = Object.entries(allHeaders).map(([name, value]) => `${name}: ${value}`);
-  return Buffer.from([`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, ...lines, "", body].join("\r\n"));
+  });
+  return Buffer.from(`${head}\r\n${body}`);
 }
