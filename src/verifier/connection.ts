@@ -105,9 +105,11 @@ export function openConnection(
   let transports = 0;
   let current = openTransport();
   let session: Session | undefined;
-  let activeUntil = 0;
+  /** Whether keys were verified since the last ping. */
+  let isUsed = false;
   let lastGrantAt = 0;
-  let wake = () => {};
+  /** Continues the pings. Undefined unless they are paused. */
+  let wake: (() => void) | undefined;
   /** Ends the open stream in order: the service receives everything that was sent, and ends it, too. */
   let endRequests = () => {};
   let resolveOpened = () => {};
@@ -158,7 +160,6 @@ export function openConnection(
       const signal = AbortSignal.any([ended.signal, closed.signal]);
       const responses = current.verifier.delegate(requests, { signal });
       session = stream;
-      activeUntil = performance.now() + renewedForMs;
       void keepGranted(stream, ended);
       for await (const response of responses) stream.receive(response);
     } finally {
@@ -168,7 +169,7 @@ export function openConnection(
       requests.end();
       clearInterval(reporting);
       ended.abort();
-      wake();
+      wake?.();
     }
   }
 
@@ -176,12 +177,16 @@ export function openConnection(
   async function keepGranted(stream: Session, ended: AbortController): Promise<void> {
     /** When the present pings began, after a pause without any. */
     let begunAt = performance.now();
+    let activeUntil = begunAt + renewedForMs;
     while (!ended.signal.aborted) {
       const now = performance.now();
+      if (isUsed) activeUntil = now + renewedForMs;
+      isUsed = false;
       if (now > activeUntil) {
         await new Promise<void>((resolve) => {
           wake = resolve;
         });
+        wake = undefined;
         begunAt = performance.now();
         continue;
       }
@@ -226,9 +231,8 @@ export function openConnection(
       return current.keys;
     },
     keepGranted() {
-      const now = performance.now();
-      if (now > activeUntil) wake();
-      activeUntil = now + renewedForMs;
+      isUsed = true;
+      wake?.();
     },
     opened,
     async close() {

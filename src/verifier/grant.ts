@@ -9,8 +9,12 @@ export interface LocalGrant {
   beginPing(): number;
   /** Accepts a grant. Returns false if it answers no ping that is remembered. */
   accept(ping: number, remainingMs: number): boolean;
-  /** How long the right still lasts; 0 if there is none. */
-  remaining(): number;
+  /**
+   * How long the right still lasts; 0 if there is none.
+   *
+   * @param now a reading of the monotonic clock at this moment
+   */
+  remaining(now?: number): number;
   /** Whether the machine was suspended, or a clock was set. Then nothing that was received before may be used. */
   hasJumped(): boolean;
   /** The number of pings without a grant. */
@@ -48,10 +52,11 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
    * The monotonic time. Undefined if the other clock has not advanced alike since the granted ping. With this order, a
    * pause between the two readings makes the right seem lost rather than longer. So does the order in `readPing`.
    */
-  function steadyNow(): number | undefined {
+  function steadyNow(firstReading = clock.monotonic()): number | undefined {
+    let now = firstReading;
     for (let reading = 0; reading < maxReadings && !jumpedBetweenPings; reading++) {
-      const now = clock.monotonic();
       if (!isFar(clock.wall() - now, offset)) return now;
+      now = clock.monotonic();
     }
     return undefined;
   }
@@ -89,8 +94,8 @@ export function createLocalGrant(clock: Pick<Clock, "monotonic" | "wall">): Loca
       }
       return true;
     },
-    remaining() {
-      const now = steadyNow();
+    remaining(firstReading) {
+      const now = steadyNow(firstReading);
       return now === undefined ? 0 : Math.max(0, validUntil - now);
     },
     hasJumped: () => steadyNow() === undefined,

@@ -33,7 +33,7 @@ export interface Session {
   abandon(hash: string): void;
   /** Whether the state of a key has been requested and has not arrived. */
   isResolving(hash: string): boolean;
-  /** Counts a local verification. */
+  /** Counts a local verification with a state that `find` has just returned. */
   recordUse(state: KeyState, code: string): void;
   /** Sends the verifications that were counted. */
   reportUses(): void;
@@ -96,6 +96,8 @@ export function createSession(options: SessionOptions): Session {
   let grantedMs = 0;
   let mayHaveImports = true;
   let isOpen = true;
+  /** The monotonic time at which the right was last checked. */
+  let checkedAt = 0;
 
   function settleAll(): void {
     for (const pending of [...pendingById.values()]) settle(pending, "unresolved");
@@ -133,7 +135,8 @@ export function createSession(options: SessionOptions): Session {
 
   function isGranted(): boolean {
     if (!isOpen) return false;
-    if (grant.remaining() > 0) return true;
+    checkedAt = clock.monotonic();
+    if (grant.remaining(checkedAt) > 0) return true;
     // The clocks are read again, because a pause between two readings looks like a jump.
     if (grant.hasJumped()) endByJump();
     return false;
@@ -234,7 +237,7 @@ export function createSession(options: SessionOptions): Session {
     isResolving: (hash) => pendingByHash.has(hash),
     recordUse({ uses }, code) {
       uses.byCode.set(code, (uses.byCode.get(code) ?? 0) + 1);
-      uses.lastUsedAt = clock.monotonic();
+      uses.lastUsedAt = checkedAt; // a moment ago, by `find`: each reading of a clock is a twentieth of a verification
       used.add(uses);
       if (used.size >= maxUsed) reportUses();
     },
