@@ -1,5 +1,5 @@
 // Verifies keys in its own process, with the verifier library. The keys are those of a population.
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { openVerifier, type Verifier } from "../../src/verifier/verifier.js";
 import { createPopulation } from "../data/population.js";
 import { percentile } from "../statistics.js";
@@ -23,16 +23,36 @@ async function verifyOne(verifier: Verifier, number: number): Promise<void> {
   if (!result.valid) throw new Error(`key ${number % keys} is ${result.code}`);
 }
 
+/** Opens a verifier with all keys cached. */
+async function openWithKeys(): Promise<Verifier> {
+  const verifier = await openVerifier({ address: ADDRESS, key: secrets[0] as string });
+  try {
+    for (let number = 0; number < keys; number += callsPerTurn) {
+      const batch = Array.from({ length: Math.min(callsPerTurn, keys - number) }, (_, index) => number + index);
+      await Promise.all(batch.map((each) => verifyOne(verifier, each)));
+    }
+    return verifier;
+  } catch (error) {
+    await verifier.close();
+    throw error;
+  }
+}
+
+/** How often opening is tried again if it fails, and the pause before each attempt. */
+const retries = { max: 20, pauseMs: 500 };
+
 await serveCommands({
   /** Opens the verifiers, each with all keys cached. */
   async open() {
-    while (verifiers.length < Number(VERIFIERS)) {
-      const verifier = await openVerifier({ address: ADDRESS, key: secrets[0] as string });
-      for (let number = 0; number < keys; number += callsPerTurn) {
-        const batch = Array.from({ length: Math.min(callsPerTurn, keys - number) }, (_, index) => number + index);
-        await Promise.all(batch.map((each) => verifyOne(verifier, each)));
+    for (let attemptsLeft = retries.max; verifiers.length < Number(VERIFIERS); ) {
+      try {
+        verifiers.push(await openWithKeys());
+      } catch (error) {
+        // On an overloaded machine the service may be unavailable for a moment. Before a load starts, this is no reason
+        // to fail.
+        if (attemptsLeft-- === 0) throw error;
+        await sleep(retries.pauseMs);
       }
-      verifiers.push(verifier);
     }
   },
 
