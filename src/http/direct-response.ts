@@ -16,8 +16,8 @@ export type WriteDirectly = (
  * Writes successful responses to the socket, without Fastify's and Node's code for headers, which takes about an eighth of
  * the CPU time of a verification. The headers are those that Node would send.
  *
- * Fastify sends a response with other headers, such as those of CORS, one that closes its connection, and one whose memory
- * must be reserved.
+ * Fastify sends a response with other headers, such as those of CORS or, with TLS, HSTS; one that closes its connection; and
+ * one whose memory must be reserved.
  */
 export function createDirectWriter({ keepAliveMs }: Pick<Limits, "keepAliveMs">): WriteDirectly {
   const start = encodeHead("200 OK", jsonHeaders);
@@ -57,5 +57,7 @@ function encodeLines(headers: Readonly<Record<string, string>>): string {
 
 /** Whether this response is the next one on its connection, and the connection stays open after it. */
 export function isNextOnConnection({ socket, shouldKeepAlive }: ServerResponse): boolean {
-  return socket !== null && shouldKeepAlive; // Node assigns the socket to one response at a time
+  // Node assigns the socket to one response at a time. It is not writable any more after the error response to a malformed
+  // request, which may come while an earlier part of the same request is still being processed.
+  return socket?.writable === true && shouldKeepAlive;
 }

@@ -24,7 +24,7 @@ interface ConnectionInternals {
  * Writes a whole encoded response to the socket, without Node's response code, which takes as long as all else that is done
  * for a shed request. To Node, the response has sent its headers and has no body.
  *
- * @param encoding of a text
+ * @param encoding the encoding of a string
  */
 export function writeEncoded(response: ServerResponse, encoded: Buffer | string, encoding?: BufferEncoding): void {
   const internals = response as unknown as ResponseInternals;
