@@ -1,12 +1,14 @@
 import { readFileSync } from "node:fs";
 
 /**
- * Starts to measure a duration in milliseconds, without the delay that a busy machine adds. What the system does not report
- * is not subtracted.
+ * Starts to measure a duration in milliseconds, without the delay that a busy machine adds. Subtracted are, if the system
+ * reports them:
  *
  * - The time in which this thread was runnable and waited for a core. It is subtracted twice, because the peer, such as
  *   PostgreSQL, waits for a core too.
- * - The time in which the host gave the core that lost most of it to other machines.
+ * - The time in which the host ran other machines (steal), on the core with the most of it.
+ *
+ * At least a quarter of the real time remains, so that a long wait is never taken for the delay of a busy machine alone.
  */
 export function startStopwatch(): () => number {
   const startedAt = performance.now();
@@ -15,8 +17,15 @@ export function startStopwatch(): () => number {
   return () => {
     const waited = waitedForCore() - waitedBefore;
     const stolen = Math.max(0, ...stolenFromCores().map((ms, core) => ms - (stolenBefore[core] ?? 0)));
-    return Math.max(0, performance.now() - startedAt - 2 * waited - stolen);
+    const total = performance.now() - startedAt;
+    return Math.max(total / 4, total - 2 * waited - stolen);
   };
+}
+
+/** The median of several durations, because any one may be long on a busy machine. */
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((one, other) => one - other);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
 
 /** How long this thread has been runnable without running since its start, in milliseconds. */

@@ -5,7 +5,7 @@ import { createWorkspace, expectSuccess, send } from "../../support/clients/http
 import { listKeys, redisInUse } from "../../support/clients/verify-calls.js";
 import { openTestApp, redisAt, type TestApp } from "../../support/harness.js";
 import { type BackendProxy, openProxy } from "../../support/proxy.js";
-import { startStopwatch } from "../../support/stopwatch.js";
+import { median, startStopwatch } from "../../support/stopwatch.js";
 
 /** The timeout of a Redis command. */
 const timeoutMs = 50;
@@ -87,8 +87,4 @@ async function timeCalls(app: TestApp, keys: readonly string[]): Promise<number[
     times.push(elapsed());
   }
   return times;
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? Number.NaN;
 }

@@ -8,6 +8,7 @@ import { type Fields, openUnchecked, type UncheckedClient } from "../../support/
 import { openTestApp, operatorKey, type TestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
 import type { OperationName } from "../../support/operations.js";
+import { median } from "../../support/stopwatch.js";
 
 interface Tenant {
   readonly workspaceId: string;
@@ -125,10 +126,6 @@ async function measure(rounds: number): Promise<Map<string, number[]>> {
     }
   }
   return times;
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((one, next) => one - next)[Math.floor(values.length / 2)] ?? Number.NaN;
 }
 
 const busy = async () => total(await readSamples(app), "latchkey_pool_connections", { state: "busy" });

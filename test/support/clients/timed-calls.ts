@@ -3,7 +3,7 @@ import { status } from "@grpc/grpc-js";
 import { expect } from "vitest";
 import type { TestApp } from "../harness.js";
 import { type OperationName, operationOf, pathOf } from "../operations.js";
-import { startStopwatch } from "../stopwatch.js";
+import { median, startStopwatch } from "../stopwatch.js";
 import { callUnaryOnce } from "./grpc-js.js";
 import { headersOf } from "./headers.js";
 import { expectError, post } from "./http-requests.js";
@@ -57,8 +57,7 @@ export async function callGrpc(
   return { outcome, ms: elapsed() };
 }
 
-/** The median of several durations, because any one may be long on a busy machine. */
+/** The median duration of several calls. */
 export function medianMs(calls: readonly CallOutcome[]): number {
-  const sorted = calls.map(({ ms }) => ms).sort((one, other) => one - other);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+  return median(calls.map(({ ms }) => ms));
 }
