@@ -18,7 +18,7 @@ export function findKey(
   secret?: string,
 ): MaybePromise<KeyState["key"] | undefined> {
   const ofWorkspace = (found: KeyState | undefined) => (found?.key.workspaceId === workspaceId ? found.key : undefined);
-  // Without the lease, memory does not answer, and a cached key of another workspace would not be recognized as cached.
+  // Without the lease, cached keys may not be used, and one of another workspace would not be recognized as cached.
   return chain(keyCache.ensureLease(), () => {
     const cached = keyCache.peek(hash);
     const key = ofWorkspace(cached);

@@ -19,13 +19,13 @@ interface Batch {
 }
 
 /**
- * A batch with this many counters is sent at once: Redis counts while this process reads further requests, and executes
- * nothing else for only a short time.
+ * A batch with this many counters is sent at once: Redis counts while this process reads further requests, and a short
+ * command delays its other clients little.
  */
 const maxCounters = 64;
 
 /**
- * Counts the checks of one turn of the event loop with one command, or with few. With a command for each, commands took 22 %
+ * Counts the checks of one turn of the event loop with one command, or with a few. With a command for each, commands took 22 %
  * of the CPU time of verifications with two rate limits, most of it for writes to the socket; together they take 7 to 9 %.
  * In a cluster, a command can count only checks with the same hash tag.
  */

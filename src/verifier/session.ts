@@ -237,7 +237,7 @@ export function createSession(options: SessionOptions): Session {
     isResolving: (hash) => pendingByHash.has(hash),
     recordUse({ uses }, code) {
       uses.byCode.set(code, (uses.byCode.get(code) ?? 0) + 1);
-      uses.lastUsedAt = checkedAt; // a moment ago, by `find`: each reading of a clock is a twentieth of a verification
+      uses.lastUsedAt = checkedAt; // a moment ago, by `find`: reading a clock takes a twentieth of a verification's time
       used.add(uses);
       if (used.size >= maxUsed) reportUses();
     },
