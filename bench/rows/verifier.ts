@@ -189,14 +189,15 @@ async function coresOf(bench: Bench, verifiers: number): Promise<{ idle: Spread;
     return (latchkey.server.usage().cpuSeconds - before) / ((performance.now() - begunAt) / 1_000);
   };
   const without = await measure("idle");
+  const measureBeyond = async (command: string) => Math.max(0, (await measure(command)) - without);
   await runCommand(port, "open");
   const idle: number[] = [];
   const active: number[] = [];
   for (let round = 0; round < bench.pace.pairs; round++) {
     bench.progress(`${verifiers.toLocaleString("en-US")} verifiers, round ${round + 1} of ${bench.pace.pairs}`);
-    active.push((await measure("active")) - without);
+    active.push(await measureBeyond("active"));
     await runCommand(port, "idle", renewedForSeconds);
-    idle.push((await measure("idle")) - without);
+    idle.push(await measureBeyond("idle"));
   }
   return { idle: spreadOf(idle), active: spreadOf(active) };
 }
