@@ -106,12 +106,12 @@ export const verifierMutants: readonly Mutant[] = [
   {
     name: "the right is checked with the clock reading of the previous verification",
     file: grant,
-    text: `const now = clock.monotonic();
-      if (!isFar(clock.wall() - now, offset)) return now;`,
-    replacement: `const read = clock.monotonic();
-      const now = sent.remembered ?? read;
-      sent.remembered = read;
-      if (!isFar(clock.wall() - read, offset)) return now;`,
+    text: "if (!isFar(clock.wall() - now, offset)) return now;",
+    replacement: `if (!isFar(clock.wall() - now, offset)) {
+        const previous = sent.remembered ?? now;
+        sent.remembered = now;
+        return previous;
+      }`,
   },
   {
     name: "key states are used without a right",
