@@ -15,6 +15,7 @@ import {
   tooManyItems,
 } from "./message-limits.js";
 import { matchesRule } from "./rule-pattern.js";
+import { compileFastPath } from "./rules-fast-path.js";
 
 /** Validates requests by their schema. Throws `invalid_input`, which names the invalid fields. */
 export interface Validate {
@@ -34,22 +35,28 @@ export interface Validate {
  */
 export function createValidate(schemas: readonly DescMessage[]): Validate {
   const validator = createValidator({ regexMatch: matchesRule });
-  const compiled = new Map(schemas.map((schema) => [schema, schema.fields.flatMap(checkOf)]));
+  const compiled = new Map(
+    schemas.map((schema) => [
+      schema,
+      { checks: schema.fields.flatMap(checkOf), satisfiesRules: compileFastPath(schema) },
+    ]),
+  );
   for (const schema of schemas) validator.validate(schema, { $typeName: schema.typeName } as Message);
 
-  function checksOf(schema: DescMessage) {
-    const checks = compiled.get(schema);
-    if (checks === undefined) throw new Error(`${schema} was not compiled`);
-    return checks;
+  function compiledFor(schema: DescMessage) {
+    const found = compiled.get(schema);
+    if (found === undefined) throw new Error(`${schema} was not compiled`);
+    return found;
   }
 
   return {
     form(schema, message) {
       const errors: FieldError[] = [];
-      for (const check of checksOf(schema)) check(message, "", errors);
+      for (const check of compiledFor(schema).checks) check(message, "", errors);
       if (errors.length > 0) throw invalidInput(errors);
     },
     rules(schema, message) {
+      if (compiledFor(schema).satisfiesRules(message)) return;
       const errors = findViolations(schema, message);
       if (errors.length > 0) throw invalidInput(errors);
     },
