@@ -16,7 +16,7 @@ import { connect } from "node:net";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { skipTest } from "../support/skip.js";
-import { remainingProcesses, until } from "./processes.js";
+import { ifRunning, remainingProcesses, until } from "./processes.js";
 import {
   call,
   expectUserError,
@@ -46,7 +46,9 @@ describe("another user of the machine", () => {
     expect(portsOf(service.pid).sort()).toEqual(own.sort());
     const descendants = service.descendants();
     expect(descendants.length).toBeGreaterThan(4);
-    for (const { pid, command } of descendants) expect(portsOf(pid), command).toEqual([]);
+    const listening = descendants.map(({ pid, command }) => ({ command, ports: ifRunning(() => portsOf(pid)) }));
+    expect(listening.filter(({ ports }) => ports !== undefined).length).toBeGreaterThan(4);
+    expect(listening.filter(({ ports = [] }) => ports.length > 0)).toEqual([]);
   });
 
   test("cannot connect to the sockets of the embedded backends, even if the data folder itself is accessible", async (ctx) => {
@@ -253,21 +255,21 @@ function readlinkOrEmpty(path: string): string {
 
 /** PostgreSQL's processes. */
 function postgresOf(service: Service): number[] {
-  const pids = service.descendants().filter(({ pid }) => readFileSync(`/proc/${pid}/comm`, "utf8") === "postgres\n");
-  expect(pids.length).toBeGreaterThan(2);
-  return pids.map(({ pid }) => pid);
+  const nameOf = (pid: number) => ifRunning(() => readFileSync(`/proc/${pid}/comm`, "utf8"));
+  const pids = service.descendants().map(({ pid }) => pid);
+  const found = pids.filter((pid) => nameOf(pid) === "postgres\n");
+  expect(found.length).toBeGreaterThan(2);
+  return found;
 }
 
 function expectOwnUid(service: Service, uid: number): void {
-  for (const pid of postgresOf(service)) {
-    const ids = /^Uid:\s+(.*)$/m
-      .exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]
-      ?.split("\t")
-      .map(Number);
+  const read = postgresOf(service).map((pid) => ifRunning(() => readFileSync(`/proc/${pid}/status`, "utf8")));
+  const statuses = read.filter((status) => status !== undefined);
+  expect(statuses.length).toBeGreaterThan(2);
+  for (const status of statuses) {
+    const ids = /^Uid:\s+(.*)$/m.exec(status)?.[1]?.split("\t").map(Number);
     expect(ids).toEqual([uid, uid, uid, uid]);
-    expect(/^Groups:\s*$/m.test(readFileSync(`/proc/${pid}/status`, "utf8")), "the process is in no other group").toBe(
-      true,
-    );
+    expect(/^Groups:\s*$/m.test(status), "the process is in no other group").toBe(true);
   }
   expect(uid).not.toBe(nobody.uid);
   expect(readFileSync("/etc/passwd", "utf8")).not.toMatch(new RegExp(`^[^:]*:[^:]*:${uid}:`, "m"));

@@ -81,6 +81,20 @@ function mentions({ command, folder }: Process, searched: string): boolean {
   return command.includes(searched) || folder === searched || folder.startsWith(`${searched}/`);
 }
 
+/**
+ * Reads something in the folder of a process in /proc. Undefined if the process has exited: PostgreSQL has processes that run
+ * only for a moment.
+ */
+export function ifRunning<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ESRCH") return undefined;
+    throw error;
+  }
+}
+
 /** All running processes, without zombies. */
 function runningProcesses(): Process[] {
   return existsSync("/proc/self/stat") ? runningByProc() : runningByPs();
