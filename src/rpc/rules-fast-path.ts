@@ -5,7 +5,6 @@ import {
   field as fieldRules,
   Ignore,
   message as messageRules,
-  oneof as oneofRules,
   type StringRules,
   StringRulesSchema,
 } from "../../gen/buf/validate/validate_pb.js";
@@ -19,8 +18,7 @@ type Accept = (value: unknown) => boolean;
  * call of VerifyKey takes an eighth less CPU time with it.
  */
 export function compileFastPath(schema: DescMessage): (message: Message) => boolean {
-  const hasOwnRules = hasOption(schema, messageRules) || schema.oneofs.some((oneof) => hasOption(oneof, oneofRules));
-  if (hasOwnRules || schema.members.some((member) => member.kind === "oneof")) return () => false;
+  if (hasOption(schema, messageRules) || schema.oneofs.length > 0) return () => false;
   const checks = schema.fields.map((field) => [field.localName, acceptOf(field)] as const);
   return (message) => {
     const members = message as unknown as Record<string, unknown>;
@@ -41,9 +39,10 @@ function acceptOf(field: DescField): Accept {
 }
 
 /** Rules count characters. A character has one or two UTF-16 code units. */
-function acceptLength({ minLen, maxLen }: StringRules, acceptsZero: boolean): Accept {
-  const minUnits = 2 * Number(minLen) - 1;
-  const maxUnits = Number(maxLen) || Number.POSITIVE_INFINITY;
+function acceptLength(rules: StringRules, acceptsZero: boolean): Accept {
+  const isBounded = isFieldSet(rules, StringRulesSchema.field.maxLen);
+  const minUnits = 2 * Number(rules.minLen) - 1;
+  const maxUnits = isBounded ? Number(rules.maxLen) : Number.POSITIVE_INFINITY;
   return (value) => {
     if (value === undefined) return true; // an optional field
     const { length } = value as string;
