@@ -6,10 +6,10 @@ import type { ShedCounter } from "../overload/shed-counter.js";
 import { alwaysServed, prepareResponse } from "../overload/shed-response.js";
 import { noStoreHeaders } from "./call.js";
 import { type ErrorResponse, toErrorResponse } from "./connect/error-response.js";
-import { encodeHead, isNextOnConnection } from "./direct-response.js";
-import { writeEncoded } from "./internals.js";
+import { encodeHead } from "./direct-response.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 import type { DocsBase } from "./origin.js";
+import { isNextOnConnection, writeInBatch } from "./response-batch.js";
 
 export interface ShedOptions {
   readonly guard: LoadShedder;
@@ -51,7 +51,7 @@ export function shedRequests(
         const encode = prepareResponse((id) => encodeResponse(id, envelope(id, base), retryHeaders));
         prepared = { base, encode };
       }
-      writeEncoded(response, prepared.encode(requestId));
+      writeInBatch(response, prepared.encode(requestId));
       return;
     }
     const { status, headers, body } =

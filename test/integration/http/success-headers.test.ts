@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { Agent, type IncomingMessage, request } from "node:http";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { expectSuccess, post, send, sendBytes } from "../../support/clients/http-requests.js";
+import { openSocket, postText, readUntilQuiet, statusOf } from "../../support/clients/sockets.js";
 import { openFileService } from "../../support/file-service.js";
 
 const { origin, key } = await openFileService();
@@ -79,4 +80,14 @@ it("a response to HEAD has the headers of the response to GET, and no body", asy
   expect(Object.keys(head.headers)).toEqual(Object.keys(get.headers));
   expect(head.headers["content-length"]).toBe(get.headers["content-length"]);
   expect(head.text).toBe("");
+});
+
+it("a client that closes its side right after a request gets the response", async () => {
+  expect((await post(origin, "/v2/keys.verifyKey", key, { key })).status).toBe(200); // the key is cached now
+  const socket = openSocket(origin);
+  onTestFinished(() => void socket.destroy());
+  socket.end(postText("/v2/keys.verifyKey", key, JSON.stringify({ key }), { connection: "keep-alive" }));
+  const text = await readUntilQuiet(socket);
+  expect(statusOf(text)).toBe(200);
+  expect(text).toContain('"valid":true');
 });

@@ -1,0 +1,43 @@
+import type { ServerResponse } from "node:http";
+import { writeEncoded } from "./internals.js";
+
+interface EncodedResponse {
+  readonly response: ServerResponse;
+  readonly encoded: Buffer | string;
+  readonly encoding: BufferEncoding | undefined;
+}
+
+/** The maximum number of responses that wait for the end of the turn. So none waits for more than a few milliseconds. */
+const maxBatch = 32;
+
+/** Of all servers of the process, because they share the event loop. */
+let batch: EncodedResponse[] = [];
+
+/**
+ * Writes a whole encoded response at the end of this turn of the event loop, with the other responses of the turn.
+ *
+ * A write to a process of the same machine, such as a proxy, wakes that process if it waits. This takes as much CPU time as
+ * the rest of a verification. Responses that are written one immediately after the other wake it one time.
+ *
+ * @param encoding the encoding of a string
+ */
+export function writeInBatch(response: ServerResponse, encoded: Buffer | string, encoding?: BufferEncoding): void {
+  if (batch.length === 0) setImmediate(writeBatch);
+  batch.push({ response, encoded, encoding });
+  if (batch.length === maxBatch) writeBatch();
+}
+
+function writeBatch(): void {
+  const responses = batch;
+  batch = [];
+  for (const { response, encoded, encoding } of responses) {
+    if (isNextOnConnection(response)) writeEncoded(response, encoded, encoding);
+  }
+}
+
+/** Whether this response is the next one on its connection, and the connection stays open after it. */
+export function isNextOnConnection({ socket, shouldKeepAlive }: ServerResponse): boolean {
+  // Node assigns the socket to one response at a time. It is not writable any more after the error response to a malformed
+  // request, which may come while an earlier part of the same request is still being processed.
+  return socket?.writable === true && shouldKeepAlive;
+}
