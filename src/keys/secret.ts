@@ -45,9 +45,9 @@ export function isWellFormedSecret(text: string): boolean {
   return body !== undefined && checksum(body) === sum;
 }
 
-/** SHA-256 in hex. The secret has 192 random bits, so a slow password hash is unnecessary. */
-export function hashSecret(plaintext: string): string {
-  return hash("sha256", plaintext, "hex");
+/** SHA-256. The secret has 192 random bits, so a slow password hash is unnecessary. */
+export function hashSecret(plaintext: string, encoding: "hex" | "binary" = "hex"): string {
+  return hash("sha256", plaintext, encoding);
 }
 
 /** The number of base62 digits of this many bytes. */

@@ -180,7 +180,7 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
   const verifier: Verifier = {
     verify(secret, options = {}) {
       connection.keepGranted();
-      const hash = hashSecret(secret);
+      const hash = hashSecret(secret, "binary");
       const query = isCounted(options) ? undefined : parse(options.permissions);
       const session = isClosed ? undefined : connection.session;
       const decided = session && query && decide(session, hash, query);

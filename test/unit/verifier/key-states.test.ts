@@ -55,6 +55,23 @@ describe("the key states of a stream", () => {
     expect(states.get("hash 999")).toBeDefined();
   });
 
+  it("count as used when they are used for the first time after a report", () => {
+    const states = createKeyStates(100_000);
+    const fill = (from: number) => {
+      for (let key = from; key < from + 60; key++) states.add(`hash ${key}`, cachedKey(`key_${key}`), requestedAt);
+    };
+    fill(0);
+    const state = states.get("hash 0");
+    for (let report = 1; report <= 5; report++) {
+      state?.uses.byCode.clear();
+      expect(states.get("hash 0")).toBe(state);
+      state?.uses.byCode.set("VALID", report);
+      fill(report * 100);
+    }
+    expect(states.get("hash 0")).toBe(state);
+    expect(states.get("hash 1")).toBeUndefined();
+  });
+
   it("are limited by their size, and one that is larger than the limit is not kept", () => {
     const states = createKeyStates(100_000);
     for (let key = 0; key < 100; key++)
