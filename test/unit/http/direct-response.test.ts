@@ -22,7 +22,7 @@ async function receiveRequest(): Promise<ServerResponse> {
 }
 
 /** As many responses as fit into one batch. */
-const maxBatch = 32;
+const maxBatch = 8;
 
 const isWritten = (response: ServerResponse) => response.writableEnded;
 
