@@ -3,7 +3,7 @@ import type { Limits } from "../overload/limits.js";
 import type { HttpCall } from "./call.js";
 import { jsonHeaders } from "./json/envelope.js";
 import { unreservedBytes } from "./request-body.js";
-import { isNextOnConnection, writeInBatch } from "./response-batch.js";
+import { writeInBatch } from "./response-batch.js";
 
 /** Writes a successful response. Returns false, and does nothing, if the response must be sent by Fastify. */
 export type WriteDirectly = (
@@ -53,4 +53,11 @@ function encodeLines(headers: Readonly<Record<string, string>>): string {
   return Object.entries(headers)
     .map(([name, value]) => `${name}: ${value}\r\n`)
     .join("");
+}
+
+/** Whether this response is the next one on its connection, and the connection stays open after it. */
+export function isNextOnConnection({ socket, shouldKeepAlive }: ServerResponse): boolean {
+  // Node assigns the socket to one response at a time. It is not writable any more after the error response to a malformed
+  // request, which may come while an earlier part of the same request is still being processed.
+  return socket?.writable === true && shouldKeepAlive;
 }

@@ -34,13 +34,7 @@ function writeBatch(): void {
   const responses = batch;
   batch = [];
   for (const { response, encoded, encoding } of responses) {
-    if (isNextOnConnection(response)) writeEncoded(response, encoded, encoding);
+    // The connection may have ended meanwhile. A write would destroy it before the client has read an earlier response.
+    if (response.socket?.writable) writeEncoded(response, encoded, encoding);
   }
-}
-
-/** Whether this response is the next one on its connection, and the connection stays open after it. */
-export function isNextOnConnection({ socket, shouldKeepAlive }: ServerResponse): boolean {
-  // Node assigns the socket to one response at a time. It is not writable any more after the error response to a malformed
-  // request, which may come while an earlier part of the same request is still being processed.
-  return socket?.writable === true && shouldKeepAlive;
 }

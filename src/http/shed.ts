@@ -6,10 +6,10 @@ import type { ShedCounter } from "../overload/shed-counter.js";
 import { alwaysServed, prepareResponse } from "../overload/shed-response.js";
 import { noStoreHeaders } from "./call.js";
 import { type ErrorResponse, toErrorResponse } from "./connect/error-response.js";
-import { encodeHead } from "./direct-response.js";
+import { encodeHead, isNextOnConnection } from "./direct-response.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 import type { DocsBase } from "./origin.js";
-import { isNextOnConnection, writeInBatch } from "./response-batch.js";
+import { writeInBatch } from "./response-batch.js";
 
 export interface ShedOptions {
   readonly guard: LoadShedder;
