@@ -1,15 +1,22 @@
 import type { ServerResponse } from "node:http";
 import type { Limits } from "../overload/limits.js";
 import type { HttpCall } from "./call.js";
+import { writeEncoded } from "./internals.js";
 import { jsonHeaders } from "./json/envelope.js";
 import { unreservedBytes } from "./request-body.js";
 import { writeInBatch } from "./response-batch.js";
 
-/** Writes a successful response. Returns false, and does nothing, if the response must be sent by Fastify. */
+/**
+ * Writes a successful response. Returns false, and does nothing, if the response must be sent by Fastify.
+ *
+ * @param isImmediate whether the call has not waited. Only such responses are written in batches: those that have waited for Redis
+ * or PostgreSQL gained nothing.
+ */
 export type WriteDirectly = (
   response: ServerResponse,
   call: Pick<HttpCall, "requestId" | "responseHeaders">,
   body: string,
+  isImmediate: boolean,
 ) => boolean;
 
 /**
@@ -28,7 +35,7 @@ export function createDirectWriter({ keepAliveMs }: Pick<Limits, "keepAliveMs">)
   let second = 0;
   let date = "";
 
-  return (response, { requestId, responseHeaders }, body) => {
+  return (response, { requestId, responseHeaders }, body, isImmediate) => {
     if (response.req.method === "HEAD" || body.length > unreservedBytes || !isNextOnConnection(response)) return false;
     if (responseHeaders !== undefined || response.getHeaderNames().length > 0) return false;
     const now = Math.floor(Date.now() / 1_000);
@@ -38,8 +45,9 @@ export function createDirectWriter({ keepAliveMs }: Pick<Limits, "keepAliveMs">)
     }
     const length = Buffer.byteLength(body);
     const own = `x-request-id: ${requestId}\r\ncontent-length: ${length}\r\nDate: ${date}\r\n`;
+    const write = isImmediate ? writeInBatch : writeEncoded;
     // For ASCII, both encodings are the same, and latin1 is faster.
-    writeInBatch(response, `${start}${own}${keepAlive}\r\n${body}`, length === body.length ? "latin1" : "utf8");
+    write(response, `${start}${own}${keepAlive}\r\n${body}`, length === body.length ? "latin1" : "utf8");
     return true;
   };
 }
