@@ -1,22 +1,15 @@
 import type { ServerResponse } from "node:http";
 import type { Limits } from "../overload/limits.js";
 import type { HttpCall } from "./call.js";
-import { writeEncoded } from "./internals.js";
 import { jsonHeaders } from "./json/envelope.js";
 import { unreservedBytes } from "./request-body.js";
 import { writeInBatch } from "./response-batch.js";
 
-/**
- * Writes a successful response. Returns false, and does nothing, if the response must be sent by Fastify.
- *
- * @param isImmediate whether the call has not waited. Only such responses are written in batches: those that have waited for Redis
- * or PostgreSQL gained nothing.
- */
+/** Writes a successful response. Returns false, and does nothing, if the response must be sent by Fastify. */
 export type WriteDirectly = (
   response: ServerResponse,
   call: Pick<HttpCall, "requestId" | "responseHeaders">,
   body: string,
-  isImmediate: boolean,
 ) => boolean;
 
 /**
@@ -35,7 +28,7 @@ export function createDirectWriter({ keepAliveMs }: Pick<Limits, "keepAliveMs">)
   let second = 0;
   let date = "";
 
-  return (response, { requestId, responseHeaders }, body, isImmediate) => {
+  return (response, { requestId, responseHeaders }, body) => {
     if (response.req.method === "HEAD" || body.length > unreservedBytes || !isNextOnConnection(response)) return false;
     if (responseHeaders !== undefined || response.getHeaderNames().length > 0) return false;
     const now = Math.floor(Date.now() / 1_000);
@@ -45,9 +38,8 @@ export function createDirectWriter({ keepAliveMs }: Pick<Limits, "keepAliveMs">)
     }
     const length = Buffer.byteLength(body);
     const own = `x-request-id: ${requestId}\r\ncontent-length: ${length}\r\nDate: ${date}\r\n`;
-    const write = isImmediate ? writeInBatch : writeEncoded;
     // For ASCII, both encodings are the same, and latin1 is faster.
-    write(response, `${start}${own}${keepAlive}\r\n${body}`, length === body.length ? "latin1" : "utf8");
+    writeInBatch(response, `${start}${own}${keepAlive}\r\n${body}`, length === body.length ? "latin1" : "utf8");
     return true;
   };
 }

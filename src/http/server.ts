@@ -86,10 +86,10 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
   const writeDirectly = createDirectWriter(limits);
 
   /** Sends every successful response of HTTP/JSON. */
-  function sendSuccess(request: FastifyRequest, reply: FastifyReply, members: string, isImmediate = false): void {
+  function sendSuccess(request: FastifyRequest, reply: FastifyReply, members: string): void {
     const { call } = request;
     const body = successBody(call.requestId, members);
-    if (writeDirectly(reply.raw, call, body, isImmediate)) {
+    if (writeDirectly(reply.raw, call, body)) {
       reply.hijack();
       logHttpCall(logCall, request, reply);
     } else {
@@ -191,13 +191,11 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
         if (admitted instanceof Promise) admitted.then(() => done(), done);
         else done();
       },
-      handler(request, reply) {
-        const performed = performCall(request.call, () =>
-          read(body === undefined ? request.query : parseBody(request, body)),
-        );
-        const isImmediate = !(performed instanceof Promise);
-        return chain(performed, (response) => sendSuccess(request, reply, write(response), isImmediate));
-      },
+      handler: (request, reply) =>
+        chain(
+          performCall(request.call, () => read(body === undefined ? request.query : parseBody(request, body))),
+          (response) => sendSuccess(request, reply, write(response)),
+        ),
       errorHandler: (error, request, reply) =>
         sendError(body === undefined ? error : locateInBody(toHttpError(error), body), request, reply),
     });

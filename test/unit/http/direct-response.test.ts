@@ -28,21 +28,15 @@ const isWritten = (response: ServerResponse) => response.writableEnded;
 
 it("the responses of one turn of the event loop are written at its end", async () => {
   const responses = [await receiveRequest(), await receiveRequest()];
-  for (const response of responses) expect(writeDirectly(response, call, "{}", true)).toBe(true);
+  for (const response of responses) expect(writeDirectly(response, call, "{}")).toBe(true);
   expect(responses.map(isWritten)).toEqual([false, false]);
   await setImmediate();
   expect(responses.map(isWritten)).toEqual([true, true]);
 });
 
-it("the response to a call that has waited is written at once", async () => {
-  const response = await receiveRequest();
-  expect(writeDirectly(response, call, "{}", false)).toBe(true);
-  expect(isWritten(response)).toBe(true);
-});
-
 it("responses are written before the end of the turn when a batch is full", async () => {
   const responses = await Promise.all(Array.from({ length: maxBatch + 1 }, receiveRequest));
-  for (const response of responses) writeDirectly(response, call, "{}", true);
+  for (const response of responses) writeDirectly(response, call, "{}");
   expect(responses.map(isWritten)).toEqual([...Array(maxBatch).fill(true), false]);
   await setImmediate();
   expect(responses.every(isWritten)).toBe(true);
@@ -55,7 +49,7 @@ it.each(["before", "while it waits for the end of the turn"])(
     const { socket } = response;
     const refuse = () => socket?.end("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     if (when === "before") refuse();
-    expect(writeDirectly(response, call, "{}", true)).toBe(when !== "before");
+    expect(writeDirectly(response, call, "{}")).toBe(when !== "before");
     if (when !== "before") refuse();
     await setImmediate();
     expect(socket?.destroyed).toBe(false);
@@ -65,7 +59,7 @@ it.each(["before", "while it waits for the end of the turn"])(
 
 it("a connection that closes while its response waits does not prevent the others", async () => {
   const [closed, open] = [await receiveRequest(), await receiveRequest()];
-  for (const response of [closed, open]) writeDirectly(response, call, "{}", true);
+  for (const response of [closed, open]) writeDirectly(response, call, "{}");
   closed.socket?.destroy();
   await setImmediate();
   expect([closed, open].map(isWritten)).toEqual([false, true]);
