@@ -80,11 +80,8 @@ export function openContract(
         }
       });
 
-      /**
-       * Runs the case over one protocol, and notes whether it uses state that the protocols share. A process that gets no CPU
-       * time for longer than a lease refuses calls as unavailable. If the case fails then, it is repeated, in new workspaces.
-       */
-      async function record(name: ProtocolName, shared: { used: boolean }, attemptsLeft = 2): Promise<unknown> {
+      /** Runs the case over one protocol, and notes whether it uses state that the protocols share. */
+      async function record(name: ProtocolName, shared: { used: boolean }): Promise<unknown> {
         const protocol = contract.protocols[name];
         const scene = await openScene(
           {
@@ -103,12 +100,7 @@ export function openContract(
             },
           },
         );
-        try {
-          await scenario(scene);
-        } catch (error) {
-          if (attemptsLeft > 0 && scene.transcript.some(isUnavailable)) return record(name, shared, attemptsLeft - 1);
-          failAt(name, error as Error);
-        }
+        await scenario(scene).catch((error: Error) => failAt(name, error));
         return withoutChance(scene.transcript);
       }
     },
@@ -125,10 +117,6 @@ async function inTurn<T, U>(items: readonly T[], run: (item: T) => Promise<U>): 
 function opened<T>(thing: T | undefined): T {
   if (thing === undefined) throw new Error("the application is not open: use it inside a test");
   return thing;
-}
-
-function isUnavailable({ outcome }: Scene["transcript"][number]): boolean {
-  return !outcome.ok && outcome.code === "application/service_unavailable";
 }
 
 function failAt(name: ProtocolName, error: Error): never {
