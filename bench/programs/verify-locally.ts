@@ -11,9 +11,8 @@ const population = createPopulation(SEED, { keys, workspaces: 1 });
 const secrets = Array.from({ length: keys }, (_, number) => population.secret(number).plaintext);
 const verifiers: Verifier[] = [];
 
-/** Calls in one turn of the event loop, one after the other and together. The stream to the service is served between turns. */
-const callsPerTurn = 1_000;
-const concurrentCalls = 100;
+/** Calls in one turn of the event loop. The stream to the service is served between the turns. */
+const callsPerTurn = 100;
 
 /** How long after each other two turns begin while latencies are measured. */
 const latencyTurnMs = 1;
@@ -28,8 +27,8 @@ async function verifyOne(verifier: Verifier, number: number): Promise<void> {
 async function openWithKeys(): Promise<Verifier> {
   const verifier = await openVerifier({ address: ADDRESS, key: secrets[0] as string });
   try {
-    for (let number = 0; number < keys; number += concurrentCalls) {
-      const batch = Array.from({ length: Math.min(concurrentCalls, keys - number) }, (_, index) => number + index);
+    for (let number = 0; number < keys; number += callsPerTurn) {
+      const batch = Array.from({ length: Math.min(callsPerTurn, keys - number) }, (_, index) => number + index);
       await Promise.all(batch.map((each) => verifyOne(verifier, each)));
     }
     return verifier;
@@ -86,7 +85,7 @@ await serveCommands({
       latencies.push(performance.now() - begin);
     };
     for (const end = performance.now() + seconds * 1_000; performance.now() < end; ) {
-      for (let call = 0; call < concurrentCalls; call++) pending.push(measure(Math.floor(Math.random() * keys)));
+      for (let call = 0; call < callsPerTurn; call++) pending.push(measure(Math.floor(Math.random() * keys)));
       await Promise.all(pending.splice(0));
       await new Promise((resolve) => setTimeout(resolve, latencyTurnMs));
     }
