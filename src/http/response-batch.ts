@@ -8,8 +8,8 @@ interface EncodedResponse {
 }
 
 /**
- * The maximum number of responses that are written together. With 32, throughput was the same and latencies were higher: after a
- * pause, many requests are read in one turn.
+ * The maximum number of responses that are written together. After a pause, many requests are read in one turn: with 32, the p90
+ * at 5,000 calls a second was 5.2 ms instead of 2.7 ms, and the throughput was the same (one comparison of 9 rounds).
  */
 const maxBatch = 8;
 
