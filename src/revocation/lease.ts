@@ -74,7 +74,7 @@ export function createLease(
   /** Wall time minus monotonic time when the lease was obtained. It differs after the machine was suspended. */
   let offset = 0;
   /** The database's time in the last answer, and the readings of our clocks when that poll was sent. */
-  let lastAnswer: { time: number; wall: number; sentAt: number; deadline: number } | undefined;
+  let lastAnswer: (Readings & { readonly time: number; readonly deadline: number }) | undefined;
   /** Once the tables were subscribed to those of another server, cached values may lack changes for good. */
   let wasSubscribed = false;
   let inFlight: Promise<void> | undefined;
@@ -162,15 +162,27 @@ export function createLease(
     },
     databaseTime() {
       if (lastAnswer === undefined) throw unusable("the database's time is not known yet");
-      // The database read its clock after the poll was sent. The time since then is known only if both clocks agree.
-      const monotonicMs = clock.monotonic() - lastAnswer.sentAt;
-      const wallMs = clock.wall() - lastAnswer.wall;
-      if (Math.abs(wallMs - monotonicMs) > maxDriftMs)
-        throw unusable("a clock of this machine was set, or has stood still");
-      return new Date(lastAnswer.time + Math.max(monotonicMs, wallMs) * maxSpeedRatio);
+      // The database read its clock after the poll was sent. The clocks are read a second time if they disagree: the process
+      // may have been paused between its two readings.
+      const passedMs = timeSince(lastAnswer, clock) ?? timeSince(lastAnswer, clock);
+      if (passedMs === undefined) throw unusable("a clock of this machine was set, or has stood still");
+      return new Date(lastAnswer.time + passedMs * maxSpeedRatio);
     },
     databaseDeadline: () => new Date(lastAnswer?.deadline ?? 0),
   };
+}
+
+/** What the clocks showed when a poll was sent. */
+interface Readings {
+  readonly wall: number;
+  readonly sentAt: number;
+}
+
+/** The milliseconds since a poll was sent, by the clock that shows more; undefined if the clocks disagree. */
+function timeSince({ wall, sentAt }: Readings, clock: Clock): number | undefined {
+  const monotonicMs = clock.monotonic() - sentAt;
+  const wallMs = clock.wall() - wall;
+  return Math.abs(wallMs - monotonicMs) > maxDriftMs ? undefined : Math.max(monotonicMs, wallMs);
 }
 
 /** Resolves when every lease of this length that any process got before has ended. */

@@ -17,6 +17,7 @@ const waitMs = ((leaseMs + 5) * 13) / 11;
 function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sleep: number) => void, pollMs = 0) {
   const clocks = { monotonic: 0, wall: 1_000_000 };
   let slept = 0;
+  let pauseMs = 0;
   const source: ChangeSource = {
     connect: async () => {},
     startTimeline: async () => {},
@@ -38,7 +39,12 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
   };
   const clock = {
     monotonic: () => clocks.monotonic,
-    wall: () => clocks.wall,
+    wall() {
+      clocks.monotonic += pauseMs;
+      clocks.wall += pauseMs;
+      pauseMs = 0;
+      return clocks.wall;
+    },
     async sleep(ms: number) {
       slept += ms;
       clocks.monotonic += ms;
@@ -49,6 +55,11 @@ function openLease(whileAsleep: (clocks: { monotonic: number; wall: number }, sl
   return {
     lease: createLease(source, createChangeLog(snapshotBefore(0), "timeline 1"), leaseMs, clock),
     slept: () => slept,
+    clocks,
+    /** Pauses the process before its next reading of the time of day. */
+    pauseBeforeWall(ms: number) {
+      pauseMs = ms;
+    },
   };
 }
 
@@ -98,5 +109,26 @@ it.each([0, 40, 200])(
     // The snapshot may be as old as the poll, whose beginning is 0 here. The clocks may differ in speed.
     expect(lease.databaseDeadline().getTime()).toBeLessThanOrEqual(leaseMs);
     expect(lease.databaseDeadline().getTime()).toBeGreaterThan(leaseMs - pollMs / 5 - 1);
+  },
+);
+
+it("the database's time is known if the process is paused between its readings of the two clocks", async () => {
+  const { lease, clocks, pauseBeforeWall } = openLease(() => {});
+  await lease.renew();
+  pauseBeforeWall(1_000);
+  const time = lease.databaseTime().getTime();
+  expect(clocks.monotonic, "the pause is over").toBe(1_000);
+  expect(time, "the time after the pause, by the fastest clock of the database").toBe(Math.trunc((1_000 * 13) / 11));
+});
+
+it.each(["monotonic", "wall"] as const)(
+  "the database's time is not known after a jump of the %s clock, until the next poll",
+  async (which) => {
+    const { lease, clocks } = openLease(() => {});
+    await lease.renew();
+    clocks[which] += 1_000;
+    expect(() => lease.databaseTime()).toThrow("The service cannot reach its database");
+    await lease.renew();
+    expect(lease.databaseTime().getTime()).toBe(0);
   },
 );
