@@ -17,40 +17,43 @@ export interface CountedUses {
  * contains for each check its outcome, and for each use what was used before and the remaining milliseconds of the window; a
  * negative number if there is no window. A script is atomic, and time stands still in it: no window ends between its commands.
  *
- * KEYS: the counters. ARGV: for each check the number of its uses; for each of them its limit, its duration and the cost;
- * then whether a window may begin. A counter that contains no number fails its own check, and no other one.
+ * KEYS: the counters. ARGV[1]: for each check the number of its uses; for each of them its limit, its duration and the cost;
+ * then 1 if a window may begin, else 0. Arguments and answer are one JSON text each: with an argument and an element for each
+ * number, ioredis took 16 µs of CPU time for a check with two uses, instead of 10 µs.
+ *
+ * A counter that contains no number fails its own check, and no other one.
  */
 const script = `
-local answer, key, arg = {}, 1, 1
+local args, answer, key, arg = cjson.decode(ARGV[1]), {}, 1, 1
 while key <= #KEYS do
-  local uses = tonumber(ARGV[arg])
+  local uses = args[arg]
   local outcome, passed, begins, first = ${outcomeCodes.compared}, true, false, #answer + 1
   answer[first] = outcome
   for i = 0, uses - 1 do
     local used = tonumber(redis.pcall('GET', KEYS[key + i]) or '0')
     if used == nil then outcome, used = ${outcomeCodes.unreadable}, 0 end
     local left = redis.call('PTTL', KEYS[key + i])
-    local limit, cost = tonumber(ARGV[arg + 3 * i + 1]), tonumber(ARGV[arg + 3 * i + 3])
+    local limit, cost = args[arg + 3 * i + 1], args[arg + 3 * i + 3]
     if limit == 0 or used + cost > limit then passed = false end
     if cost > 0 and left < 0 then begins = true end
     answer[first + 2 * i + 1] = used
     answer[first + 2 * i + 2] = left
   end
   passed = passed and outcome == ${outcomeCodes.compared}
-  if passed and begins and ARGV[arg + 3 * uses + 1] == '0' then passed, outcome = false, ${outcomeCodes.notBegun} end
+  if passed and begins and args[arg + 3 * uses + 1] == 0 then passed, outcome = false, ${outcomeCodes.notBegun} end
   if passed then
     for i = 0, uses - 1 do
-      local cost = ARGV[arg + 3 * i + 3]
-      if cost ~= '0' then
+      local cost = args[arg + 3 * i + 3]
+      if cost > 0 then
         redis.call('INCRBY', KEYS[key + i], cost)
-        if answer[first + 2 * i + 2] < 0 then redis.call('PEXPIRE', KEYS[key + i], ARGV[arg + 3 * i + 2]) end
+        if answer[first + 2 * i + 2] < 0 then redis.call('PEXPIRE', KEYS[key + i], args[arg + 3 * i + 2]) end
       end
     end
   end
   answer[first] = outcome
   key, arg = key + uses, arg + 3 * uses + 2
 end
-return answer`;
+return cjson.encode(answer)`;
 
 const sha1 = hash("sha1", script, "hex");
 
@@ -68,18 +71,19 @@ export async function countInRedis(
   checks: readonly CountedUses[],
 ): Promise<(CounterReading[] | null | undefined)[]> {
   const keys = checks.flatMap(({ uses }) => uses.map(({ key }) => key));
-  const values: (string | number)[] = [...keys];
+  const values: number[] = [];
   for (const { uses, mayBegin } of checks) {
     values.push(uses.length);
     for (const { limit, durationMs, cost } of uses) values.push(limit, durationMs, cost);
     values.push(mayBegin ? 1 : 0);
   }
-  const answer = await client.evalsha(sha1, keys.length, ...values).catch((error: unknown) => {
+  const args = JSON.stringify(values);
+  const answer = await client.evalsha(sha1, keys.length, ...keys, args).catch((error: unknown) => {
     // The server was restarted, or has never run the script. EVAL also stores it.
     if (!(error instanceof Error && error.message.startsWith("NOSCRIPT"))) throw error;
-    return client.eval(script, keys.length, ...values);
+    return client.eval(script, keys.length, ...keys, args);
   });
-  const numbers: readonly unknown[] = Array.isArray(answer) ? answer : [];
+  const numbers = parseNumbers(answer);
   let at = 0;
   return checks.map(({ uses }) => {
     const outcome = numbers[at];
@@ -87,6 +91,11 @@ export async function countInRedis(
     at += 1 + 2 * uses.length;
     return outcome === outcomeCodes.compared ? readings : outcome === outcomeCodes.notBegun ? null : undefined;
   });
+}
+
+function parseNumbers(answer: unknown): readonly unknown[] {
+  const numbers: unknown = typeof answer === "string" ? JSON.parse(answer) : undefined;
+  return Array.isArray(numbers) ? numbers : [];
 }
 
 function readAnswer(numbers: readonly unknown[], from: number, uses: readonly CounterUse[]): CounterReading[] {

@@ -10,15 +10,17 @@ const uses = (...keys: string[]) => ({ uses: keys.map(use), mayBegin: true });
 /** A Redis that has nothing counted yet, and the keys of each command that it got. */
 function fakeRedis({ isCluster = false, fails = false } = {}) {
   const commands: string[][] = [];
-  const evalsha = async (_sha1: string, count: number, ...values: (string | number)[]) => {
-    commands.push(values.slice(0, count).map(String));
+  const evalsha = async (_sha1: string, count: number, ...values: string[]) => {
+    commands.push(values.slice(0, count));
+    const args: number[] = JSON.parse(values[count] ?? "");
     const answer: number[] = [];
-    for (let at = count; at < values.length; at += 3 * Number(values[at]) + 2) {
-      answer.push(0);
-      for (let index = 0; index < Number(values[at]); index++) answer.push(0, -2);
+    for (let at = 0; at < args.length; ) {
+      const uses = args[at] ?? 0;
+      answer.push(0, ...Array.from({ length: uses }, () => [0, -2]).flat());
+      at += 3 * uses + 2;
     }
     if (fails) throw new Error("connection lost");
-    return answer;
+    return JSON.stringify(answer);
   };
   const redis: RedisCache = {
     ...noCache,

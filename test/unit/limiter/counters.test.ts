@@ -25,7 +25,7 @@ beforeEach(() => {
   const command = async (...values: unknown[]) => {
     commands.push(values);
     if (answer instanceof Error) throw answer;
-    return answer === null ? [1, 0, -2] : answer && [0, ...answer];
+    return JSON.stringify(answer === null ? [1, 0, -2] : answer && [0, ...answer]);
   };
   const redis: RedisCache = {
     ...noCache,
@@ -44,6 +44,8 @@ const maxCounters = 3;
 const use = (more: Partial<CounterUse> = {}): CounterUse => {
   return { key: "latchkey:limit:{key_1}:a", limit: 3, durationMs: 60_000, cost: 1, ...more };
 };
+/** Whether a window could begin with the last check: the last number of its arguments. */
+const mayBegin = () => String(commands.at(-1)?.at(-1)).endsWith(",1]");
 const check = async (...uses: CounterUse[]) => counters.check({ workspaceId: "ws_1", hashTag: "key_1", uses });
 
 describe("a check of rate limits", () => {
@@ -225,8 +227,6 @@ it("checks are counted by scope and result", async () => {
 });
 
 describe("a workspace with as many counters in Redis as it may have", () => {
-  const mayBegin = () => commands.at(-1)?.at(-1) === 1;
-
   beforeEach(async () => {
     for (let begun = 0; begun < maxCounters; begun++) {
       expect(await check(use())).toMatchObject({ passed: true, perProcess: false });
@@ -275,5 +275,5 @@ it("only uses that begin a window count as counters of a workspace", async () =>
     }
   }
   await check(use());
-  expect(commands.at(-1)?.at(-1)).toBe(1);
+  expect(mayBegin()).toBe(true);
 });
