@@ -83,7 +83,13 @@ describe("rate limits are counted", () => {
     expect(shared.length + (await admitted(replicas, 0, key))).toBeLessThanOrEqual(limit - 1);
   });
 
-  it("by each process if a counter in Redis has a value of another type", async () => {
+  it.each<[string, (redis: Redis, counter: string) => Promise<unknown>]>([
+    ["a value of another type", (redis, counter) => redis.lpush(counter, "1")],
+    ["text", (redis, counter) => redis.set(counter, "not a number")],
+    ["a fraction", (redis, counter) => redis.set(counter, "1.5")],
+    ["infinity", (redis, counter) => redis.set(counter, "-inf")],
+    ["NaN", (redis, counter) => redis.set(counter, "nan")],
+  ])("by each process if a counter in Redis has %s", async (_what, corrupt) => {
     const redis = new Redis(inject("redisUrl"));
     onTestFinished(() => redis.disconnect());
     const { keyId, key } = await replicas.call(0, "createKey", limited(3));
@@ -91,7 +97,7 @@ describe("rate limits are counted", () => {
     const [counter = ""] = await redis.keys(`latchkey:limit:{${keyId}}:*`);
     expect(await redis.pttl(counter)).toBeGreaterThan(0);
     await redis.del(counter);
-    await redis.lpush(counter, "not a number");
+    await corrupt(redis, counter);
     const { key: other } = await replicas.call(0, "createKey", limited(3));
     // Concurrent verifications are counted by the same command.
     const [result, ...others] = await Promise.all([key, other, other].map((secret) => replicas.verify(0, secret)));
