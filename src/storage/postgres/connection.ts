@@ -40,18 +40,23 @@ export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000
 /** Receives the text of a warning of PostgreSQL. */
 type WarningListener = (warning: string) => void;
 
-const warningListeners = new WeakMap<Sql, Set<WarningListener>>();
+/**
+ * Those of the statements in flight, a few per connection. Not a Set: V8 moves the entries of a Set that changes all the time
+ * to new tables, and an earlier table that is in the old generation keeps its entries and the next table until the next major
+ * garbage collection. With Sets, 3.0 MB of 14 MB survived a minor collection under calls of getIdentity, instead of 2.2 MB.
+ */
+const warningListeners = new WeakMap<Sql, WarningListener[]>();
 
 /** Calls the listener for every warning on these connections. Returns a function that removes the listener. */
 export function listenForWarnings(pool: Sql, listener: WarningListener): () => void {
-  const listeners = warningListeners.get(pool);
-  listeners?.add(listener);
-  return () => listeners?.delete(listener);
+  const listeners = warningListeners.get(pool) ?? [];
+  listeners.push(listener);
+  return () => void listeners.splice(listeners.indexOf(listener), 1);
 }
 
 /** Creates connections, which are opened with the first statement. */
 export function connectPostgres(url: string, settings: PoolSettings = poolSettings, onclose = () => {}): Sql {
-  const listeners = new Set<WarningListener>();
+  const listeners: WarningListener[] = [];
   const pool: Sql = postgres(url, {
     ...socketOf(url),
     max: settings.connections,
