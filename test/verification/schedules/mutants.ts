@@ -87,7 +87,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: "expiry is compared with the replica's clock",
     file: lease,
-    text: "return new Date(lastAnswer.time + Math.max(monotonicMs, wallMs) * maxSpeedRatio);",
+    text: "return new Date(lastAnswer.time + passedMs * maxSpeedRatio);",
     replacement: "return new Date(clock.wall());",
     violation: expired,
   },
