@@ -73,8 +73,7 @@ export function createLease(
   let validUntil = Number.NEGATIVE_INFINITY;
   /** Wall time minus monotonic time when the lease was obtained. It differs after the machine was suspended. */
   let offset = 0;
-  /** The database's time in the last answer, and the readings of our clocks when that poll was sent. */
-  let lastAnswer: (Readings & { readonly time: number; readonly deadline: number }) | undefined;
+  let lastAnswer: Answer | undefined;
   /** Once the tables were subscribed to those of another server, cached values may lack changes for good. */
   let wasSubscribed = false;
   let inFlight: Promise<void> | undefined;
@@ -172,14 +171,19 @@ export function createLease(
   };
 }
 
-/** What the clocks showed when a poll was sent. */
-interface Readings {
+/** The answer to a poll. */
+interface Answer {
+  /** The database's time. */
+  readonly time: number;
+  /** What the clocks of this process showed when the poll was sent. */
   readonly wall: number;
   readonly sentAt: number;
+  /** The end of the lease by the database's clock. */
+  readonly deadline: number;
 }
 
-/** The milliseconds since a poll was sent, by the clock that shows more; undefined if the clocks disagree. */
-function timeSince({ wall, sentAt }: Readings, clock: Clock): number | undefined {
+/** The milliseconds since the poll was sent, by the clock that shows more; undefined if the clocks disagree. */
+function timeSince({ wall, sentAt }: Answer, clock: Clock): number | undefined {
   const monotonicMs = clock.monotonic() - sentAt;
   const wallMs = clock.wall() - wall;
   return Math.abs(wallMs - monotonicMs) > maxDriftMs ? undefined : Math.max(monotonicMs, wallMs);
