@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { resultsFile, summaryFile } from "../../bench/readme.js";
 import { settings } from "../../src/config.js";
 import { rpcs } from "../support/rpcs.js";
 
@@ -75,5 +76,23 @@ describe("the documented variables", () => {
     const first = variablesIn(section(readme, "Configuration"));
     expect(first.length).toBeGreaterThan(7);
     expect(first.filter(([name, fallback]) => !reference.get(name)?.startsWith(fallback))).toEqual([]);
+  });
+});
+
+describe("the results of the benchmark", () => {
+  it("are between markers in both documents, and the README lists the missed goals of the table", () => {
+    const resultsIn = (file: string) => {
+      const [, text] = /^<!-- bench: .* -->\n(.+)^<!-- \/bench -->$/ms.exec(readFileSync(file, "utf8")) ?? [];
+      return text ?? expect.fail(`${file} has no results between markers`);
+    };
+    const table = resultsIn(resultsFile).split("\n");
+    const missed = table
+      .filter((row) => row.includes("(missed)"))
+      .map((row) => row.split("|").map((cell) => cell.trim()));
+    const [, list = ""] = / goals were reached\. Missed: (.*)\.\n/.exec(resultsIn(summaryFile)) ?? [];
+    expect(table).toContain("| | Median | Spread | Per CPU second | Goal |");
+    expect(list === "" ? [] : list.split("; ")).toEqual(
+      missed.map(([, title, value = "", , , goal]) => `${title} (${value.split("**")[1]}, goal ${goal})`),
+    );
   });
 });
