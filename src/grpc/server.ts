@@ -1,4 +1,4 @@
-import { type DescMethod, toBinary } from "@bufbuild/protobuf";
+import { type DescMethod, type Message, toBinary } from "@bufbuild/protobuf";
 import { logVerbosity, Server, ServerCredentials, type ServerOptions, setLogVerbosity } from "@grpc/grpc-js";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.js";
@@ -71,7 +71,8 @@ export function createGrpcPort(options: GrpcPortOptions): GrpcPort {
     options.shedding.count("event_loop");
     return false;
   };
-  const encodeFor = ({ output }: DescMethod) => memoizeEncoding((response) => frameMessage(toBinary(output, response)));
+  const encodeFor = ({ output }: DescMethod) =>
+    memoizeEncoding((response: Message) => frameMessage(toBinary(output, response)));
   const shares = createTurnShares(maxStreamMessagesPerTurn);
   const handlers = new Map<string, HandleStream>();
   for (const procedure of procedures) {

@@ -83,6 +83,8 @@ export function createVerification({
     const existing = responses.get(key);
     if (existing?.code === code) return existing;
     const response = Object.freeze(create(VerifyKeyResponseSchema, toVerifyResponse(key, code)));
+    // Counted verifications get copies of the response, whose common parts are then also serialized only once.
+    if (key.hasCredits || limitsOf(key, []).length > 0) Object.values(response).forEach(Object.freeze);
     responses.set(key, response);
     return response;
   }

@@ -1,11 +1,9 @@
-import type { Message } from "@bufbuild/protobuf";
-
 /**
- * Encodes a frozen message only once. A handler freezes a response that is the same for every call, such as the result
- * of verifying a cached key.
+ * Encodes a frozen message, or a frozen part of one, only once. A handler freezes a response that is the same for every call,
+ * such as the result of verifying a cached key.
  */
-export function memoizeEncoding<T>(encode: (message: Message) => T): (message: Message) => T {
-  const encodings = new WeakMap<Message, T>();
+export function memoizeEncoding<T extends object, Encoded>(encode: (message: T) => Encoded): (message: T) => Encoded {
+  const encodings = new WeakMap<T, Encoded>();
   return (message) => {
     const cached = encodings.get(message);
     if (cached !== undefined) return cached;

@@ -14,13 +14,14 @@ import { StructSchema, type Timestamp, TimestampSchema, timestampFromMs, timesta
 import { null_if_unset } from "../../../gen/latchkey/v1/json_pb.js";
 import { type UpdateMask, updateMaskOf } from "../../call/update-mask.js";
 import { type FieldError, invalidInput, isEnough } from "../../errors.js";
+import { memoizeEncoding } from "../../rpc/memoize-encoding.js";
 import { maxItemsOf, nestedMessageOf, tooManyItems } from "../../rpc/message-limits.js";
 
 /** Reads a request message from parsed JSON; throws `invalid_input`, which names every invalid field. */
 export type ReadMessage = (json: unknown) => Message;
 
-/** Writes a response message as plain JSON. */
-export type WriteMessage = (message: Message) => Record<string, unknown>;
+/** Encodes a response message as JSON. */
+export type WriteMessage = (message: Message) => string;
 
 /** Converts one JSON value to the value of a field, or returns the expected type. */
 type ReadValue = (json: unknown) => unknown | TypeMismatch;
@@ -64,24 +65,33 @@ export function compileQueryReader(schema: DescMessage): ReadMessage {
   };
 }
 
-/** Fields that are not set are left out, except those with the option `null_if_unset`. */
+/** Encodes the fields of a message that are set. */
 export function compileWriter(schema: DescMessage): WriteMessage {
   const fields = schema.fields.map((field) => {
-    if (field.oneof !== undefined) throw new Error(`${field}: a response cannot have a oneof`);
-    const write = writerOf(field);
-    const unset = getOption(field, null_if_unset) ? null : undefined;
-    return [field.jsonName, field.localName, field.fieldKind === "list" ? listWriter(write) : write, unset] as const;
+    return { start: `${JSON.stringify(field.jsonName)}:`, write: compileFieldWriter(field) };
   });
 
   return (message) => {
-    const members = message as unknown as Record<string, unknown>;
-    const json: Record<string, unknown> = {};
-    for (const [jsonName, localName, write, unset] of fields) {
-      const value = members[localName];
-      if (value !== undefined) json[jsonName] = write(value);
-      else if (unset === null) json[jsonName] = null;
+    let members = "";
+    for (const { start, write } of fields) {
+      const value = write(message);
+      if (value !== undefined) members += `${members && ","}${start}${value}`;
     }
-    return json;
+    return `{${members}}`;
+  };
+}
+
+/** Encodes one field of a message. Undefined if it is not set, unless the field has the option `null_if_unset`. */
+export function compileFieldWriter(field: DescField): (message: Message) => string | undefined {
+  if (field.oneof !== undefined) throw new Error(`${field}: a response cannot have a oneof`);
+  const { localName } = field;
+  const write = writerOf(field);
+  const unset = getOption(field, null_if_unset) ? "null" : undefined;
+
+  return (message) => {
+    const members = message as unknown as Record<string, unknown>;
+    const value = members[localName];
+    return value === undefined ? unset : write(value);
   };
 }
 
@@ -216,28 +226,42 @@ function enumReader(descriptor: DescEnum): ReadValue {
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: each writer receives only values of its own field.
-type WriteValue = (value: any) => unknown;
+type WriteValue = (value: any) => string;
 
-const unchanged: WriteValue = (value) => value;
-
-const messageWriters: Record<string, WriteValue> = {
-  [StructSchema.typeName]: unchanged,
-  [TimestampSchema.typeName]: (time: Timestamp) => timestampMs(time),
+const scalarWriters: Partial<Record<ScalarType, WriteValue>> = {
+  [ScalarType.STRING]: JSON.stringify,
+  [ScalarType.BOOL]: String,
+  [ScalarType.INT32]: String,
+  [ScalarType.INT64]: String,
 };
 
+const messageWriters: Record<string, WriteValue> = {
+  [StructSchema.typeName]: JSON.stringify,
+  [TimestampSchema.typeName]: (time: Timestamp) => String(timestampMs(time)),
+};
+
+/** Parts of a response that are frozen, such as the identity of a cached key, are encoded only once. */
 function writerOf(field: DescField): WriteValue {
-  if (field.fieldKind === "map") throw new Error(`${field}: the gateway cannot write maps yet`);
-  if (field.enum !== undefined) return enumWriter(field.enum);
-  if (field.message !== undefined) return messageWriters[field.message.typeName] ?? compileWriter(field.message);
-  return field.scalar === ScalarType.INT64 ? (value: bigint) => Number(value) : unchanged;
+  if (field.fieldKind === "list") return memoizeEncoding(listWriter(itemWriterOf(field)));
+  return field.fieldKind === "message" ? memoizeEncoding(itemWriterOf(field)) : itemWriterOf(field);
+}
+
+function itemWriterOf(field: DescField): WriteValue {
+  const writer =
+    (field.enum && enumWriter(field.enum)) ??
+    (field.message && (messageWriters[field.message.typeName] ?? compileWriter(field.message))) ??
+    (field.scalar && scalarWriters[field.scalar]);
+  if (writer === undefined) throw new Error(`${field}: the gateway cannot write this kind of field yet`);
+  return writer;
 }
 
 function enumWriter(descriptor: DescEnum): WriteValue {
-  return (number: number) => descriptor.value[number]?.localName;
+  const names = new Map(descriptor.values.map(({ number, localName }) => [number, JSON.stringify(localName)]));
+  return (number: number) => names.get(number) ?? "null";
 }
 
 function listWriter(write: WriteValue): WriteValue {
-  return (values: unknown[]) => values.map(write);
+  return (values: unknown[]) => `[${values.map((value) => write(value)).join(",")}]`;
 }
 
 function isObject(json: unknown): json is JsonObject {

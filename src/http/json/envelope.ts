@@ -9,10 +9,14 @@ export function successBody(requestId: string, members: string): string {
   return `{"meta":{"requestId":"${requestId}"},${members}}\n`;
 }
 
-/** The encoded members of a successful response: the data and, for a list, the pagination. */
-export function successMembers(data: unknown, pagination?: unknown): string {
-  const members = `"data":${JSON.stringify(data)}`;
-  return pagination === undefined ? members : `${members},"pagination":${JSON.stringify(pagination)}`;
+/** The encoded members of a successful response whose data is no message. */
+export function successMembers(data: unknown): string {
+  return messageMembers(JSON.stringify(data));
+}
+
+/** The same for a message: its encoded data and, for a list, its encoded pagination. */
+export function messageMembers(data: string, pagination?: string): string {
+  return pagination === undefined ? `"data":${data}` : `"data":${data},"pagination":${pagination}`;
 }
 
 /** The body of an error response, in the same form for every error. */

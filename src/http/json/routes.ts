@@ -5,8 +5,15 @@ import { PaginationSchema } from "../../../gen/latchkey/v1/pagination_pb.js";
 import { memoizeEncoding } from "../../rpc/memoize-encoding.js";
 import type { Procedure } from "../../rpc/pipeline.js";
 import type { BodyFormat } from "./body.js";
-import { compileFieldReader, compileQueryReader, compileReader, compileWriter, type ReadMessage } from "./codec.js";
-import { successMembers } from "./envelope.js";
+import {
+  compileFieldReader,
+  compileFieldWriter,
+  compileQueryReader,
+  compileReader,
+  compileWriter,
+  type ReadMessage,
+} from "./codec.js";
+import { messageMembers } from "./envelope.js";
 import { shapeOfField, shapeOfMessage } from "./shape.js";
 
 /** One HTTP binding of an RPC, from its google.api.http annotation. */
@@ -60,17 +67,14 @@ function bodyOf(input: DescMessage, name: string): Pick<Route, "body" | "read"> 
 
 /** `response_body` names the field that becomes `data`. A field of type Pagination becomes `pagination`. */
 function writerOf({ output }: DescMethodUnary, { responseBody }: HttpRule): Route["write"] {
-  const write = compileWriter(output);
-  if (responseBody === "") return memoizeEncoding((response) => successMembers(write(response)));
-  const dataName = jsonNameOf(output, ({ name }) => name === responseBody);
-  if (dataName === undefined) throw new Error(`${output}: has no field ${responseBody} for the response body`);
-  const paginationName = jsonNameOf(output, ({ message }) => message?.typeName === PaginationSchema.typeName);
-  return memoizeEncoding((response) => {
-    const json = write(response);
-    return successMembers(json[dataName], paginationName && json[paginationName]);
-  });
-}
-
-function jsonNameOf(schema: DescMessage, matches: (field: DescMessage["fields"][number]) => boolean) {
-  return schema.fields.find(matches)?.jsonName;
+  if (responseBody === "") {
+    const write = compileWriter(output);
+    return memoizeEncoding((response) => messageMembers(write(response)));
+  }
+  const data = output.fields.find(({ name }) => name === responseBody);
+  if (data === undefined) throw new Error(`${output}: has no field ${responseBody} for the response body`);
+  const pagination = output.fields.find(({ message }) => message?.typeName === PaginationSchema.typeName);
+  const writeData = compileFieldWriter(data);
+  const writePagination = pagination && compileFieldWriter(pagination);
+  return (response) => messageMembers(writeData(response) ?? "null", writePagination?.(response));
 }

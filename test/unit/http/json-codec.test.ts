@@ -50,9 +50,22 @@ describe("messages in a request are read", () => {
   });
 
   it("and written again as they were", () => {
-    const json = { name: "requests", limit: 9_007_199_254_740_991, autoApply: false, tags: ["a"], meta: {}, until: 5 };
-    const message = (readUpdate({ limits: [json] }) as unknown as { limits: never[] }).limits[0];
-    expect(compileWriter(LimitSchema)(message as never)).toEqual(json);
+    const text = 'quote " backslash \\ newline \n NUL \0 é 😀 lone surrogate \ud800';
+    const json = {
+      name: text,
+      limit: 9_007_199_254_740_991,
+      autoApply: false,
+      tags: ["a", text],
+      meta: { [text]: text },
+    };
+    const messages = [json, { ...json, tags: [], meta: {}, until: 5 }].map((limit) => {
+      return (readUpdate({ limits: [limit] }) as unknown as { limits: never[] }).limits[0] as never;
+    });
+    const write = compileWriter(LimitSchema);
+    expect(messages.map((message) => JSON.parse(write(message)))).toEqual([
+      json,
+      { ...json, tags: [], meta: {}, until: 5 },
+    ]);
   });
 });
 
