@@ -936,7 +936,7 @@ export interface UpdateWorkspaceRequest {
   name?: string | null | undefined;
 }
 
-/** The verifications in one part of a period, by result. They are stored in batches, every two seconds, and count for the hour in which they are stored. A crash loses those that are not stored yet. */
+/** The verifications in one part of a period, by result. They are stored in batches, every two seconds, or less often if many keys are in use, and count for the hour in which they are stored. A crash loses those that are not stored yet. */
 export interface Usage {
   /** The beginning of the part. In Unix milliseconds. */
   time: number;

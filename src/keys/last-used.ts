@@ -56,6 +56,8 @@ export function createLastUsed(
   }
 
   const what = "last-used times of keys";
-  const { close } = startPeriodicFlush({ what, flush, pending: () => uses.size }, log);
+  const pending = () => uses.size;
+  const isFilling = () => uses.size > maxPending / 4;
+  const { close } = startPeriodicFlush({ what, flush, pending, isFilling }, log);
   return { record, close };
 }

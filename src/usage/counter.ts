@@ -12,7 +12,8 @@ import { type CountBatch, type CountRow, type Counts, maxCount, maxTags } from "
  *
  * - A count that was stored is stored once. If the outcome of a batch is unknown, the batch is sent again, unchanged and
  *   with the same number, before any other.
- * - A crash loses the counts that are not stored: those of the last two seconds, or more if PostgreSQL is slow.
+ * - A crash loses the counts that are not stored: those of the last two seconds, or of up to half a
+ *   minute if they are many, or more if PostgreSQL is slow.
  * - A verification counts for the hour in which its batch is stored. No clock but the database's decides it.
  */
 export interface VerificationCounter {
@@ -58,11 +59,16 @@ export function createVerificationCounter(store: (batch: CountBatch) => Promise<
   let batch: CountBatch | undefined;
   let bytesTaken = 0;
   let bytes = 0;
+  /** The number of rows that these bytes are for. */
+  let rows = 0;
   let bytesByWorkspace = new Map<string, number>();
   const overflow = createOutageLog(log, "warn");
   const refusals = createOutageLog(log, "error");
 
-  /** A workspace gets no more memory than is left for the others: at most half of it, however many verifications it has. */
+  /**
+   * Reserves the memory of a row. A workspace gets no more memory than is left for the others: at most half of it, however many
+   * verifications it has.
+   */
   function reserve(workspaceId: string, needed: number): boolean {
     const own = (bytesByWorkspace.get(workspaceId) ?? 0) + needed;
     if (own > maxBytes - bytesTaken - bytes) {
@@ -70,6 +76,7 @@ export function createVerificationCounter(store: (batch: CountBatch) => Promise<
       return false;
     }
     bytes += needed;
+    rows += 1;
     bytesByWorkspace.set(workspaceId, own);
     return true;
   }
@@ -140,13 +147,15 @@ export function createVerificationCounter(store: (batch: CountBatch) => Promise<
     bytesTaken = bytes;
     resources = new Map();
     bytes = 0;
+    rows = 0;
     bytesByWorkspace = new Map();
     await storeTaken();
     overflow.recovered();
   }
 
-  const pending = () => resources.size + (batch?.rows.length ?? 0);
-  const { close } = startPeriodicFlush({ what: "counts of verifications", flush, pending }, log);
+  const pending = () => rows + (batch?.rows.length ?? 0);
+  const isFilling = () => bytes > maxBytes / 4;
+  const { close } = startPeriodicFlush({ what: "counts of verifications", flush, pending, isFilling }, log);
   return {
     count({ keyId, identityId, workspaceId }, code, tags, times = 1) {
       const result = resultOf[code];

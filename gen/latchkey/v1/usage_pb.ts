@@ -55,8 +55,8 @@ export const UsagePeriodSchema: GenMessage<UsagePeriod> = /*@__PURE__*/
 
 /**
  * The verifications in one part of a period, by result. They are stored in batches, every
- * two seconds, and count for the hour in which they are stored. A crash loses those that
- * are not stored yet.
+ * two seconds, or less often if many keys are in use, and count for the hour in which they
+ * are stored. A crash loses those that are not stored yet.
  *
  * @generated from message latchkey.v1.Usage
  */
