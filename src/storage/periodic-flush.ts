@@ -23,8 +23,9 @@ export interface PeriodicFlush {
 const minPauseMs = 2_000;
 
 /**
- * The time for each pending fact. With 10,000 keys in use, flushes every two seconds took a sixth of the CPU time of
- * verifications. A longer pause saves most of it, because a key that is used all the time is still one fact.
+ * The pause lasts at least this long for each pending fact. With 10,000 keys in use, flushes every two seconds took a sixth
+ * of the CPU time of verifications. A longer pause saves most of it, because a key that is used all the time is still one
+ * fact.
  */
 const pauseMsPerFact = 1;
 
