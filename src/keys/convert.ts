@@ -1,4 +1,4 @@
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampDate, timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { KeySchema } from "../../gen/latchkey/v1/key_pb.js";
 import {
@@ -68,7 +68,9 @@ export function toRateLimitState(
   { exceeded, remaining, msLeft }: CounterState,
   perProcess: boolean,
 ): RateLimitState {
-  return create(RateLimitStateSchema, {
+  return {
+    // A message as it is, without `create`: that took 2 % of the CPU time of verifications with two rate limits.
+    $typeName: RateLimitStateSchema.typeName,
     id,
     name,
     limit: BigInt(limit),
@@ -78,7 +80,7 @@ export function toRateLimitState(
     remaining: BigInt(remaining),
     reset: timestampFromMs(Date.now() + msLeft),
     ...(perProcess && { perProcess }),
-  });
+  };
 }
 
 /** The row of a new key. */

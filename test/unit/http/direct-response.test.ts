@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { setImmediate } from "node:timers/promises";
-import { expect, it, onTestFinished } from "vitest";
+import { afterEach, beforeEach, expect, it, onTestFinished, vi } from "vitest";
 import { createDirectWriter } from "../../../src/http/direct-response.js";
 
 const writeDirectly = createDirectWriter({ keepAliveMs: 72_000 });
@@ -21,8 +21,13 @@ async function receiveRequest(): Promise<ServerResponse> {
   return response;
 }
 
-/** As many responses as fit into one batch. */
-const maxBatch = 8;
+/** How long a response waits for others. */
+const maxWaitMs = 0.5;
+
+/** The time of this process, which stands still unless a test changes it. */
+let now = 1_000;
+beforeEach(() => void vi.spyOn(performance, "now").mockImplementation(() => now));
+afterEach(() => void vi.restoreAllMocks());
 
 const isWritten = (response: ServerResponse) => response.writableEnded;
 
@@ -34,10 +39,15 @@ it("the responses of one turn of the event loop are written at its end", async (
   expect(responses.map(isWritten)).toEqual([true, true]);
 });
 
-it("responses are written before the end of the turn when a batch is full", async () => {
-  const responses = await Promise.all(Array.from({ length: maxBatch + 1 }, receiveRequest));
-  for (const response of responses) writeDirectly(response, call, "{}");
-  expect(responses.map(isWritten)).toEqual([...Array(maxBatch).fill(true), false]);
+it("in a long turn of the event loop, responses are written as soon as the first has waited for half a millisecond", async () => {
+  const responses = await Promise.all(Array.from({ length: 4 }, receiveRequest));
+  const waits = [0, maxWaitMs / 2, maxWaitMs, 2 * maxWaitMs];
+  const begin = now;
+  responses.forEach((response, index) => {
+    now = begin + (waits[index] as number);
+    writeDirectly(response, call, "{}");
+  });
+  expect(responses.map(isWritten)).toEqual([true, true, true, false]);
   await setImmediate();
   expect(responses.every(isWritten)).toBe(true);
 });
