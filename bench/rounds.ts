@@ -79,7 +79,21 @@ function roundOf(turns: readonly Measurement[]): Round {
  */
 const turnSeconds = 0.5;
 
-/** Warms up both sides, then runs pairs of rounds. The two rounds of a pair are at the same time, in short turns. */
+/** Measures two sides at the same time, in short turns, until each has had load for this many seconds. */
+export async function takeTurns<T>(
+  seconds: number,
+  measureOurs: (seconds: number) => Promise<T>,
+  measureTheirs: (seconds: number) => Promise<T>,
+): Promise<{ ours: T[]; theirs: T[] }> {
+  const turns: { ours: T[]; theirs: T[] } = { ours: [], theirs: [] };
+  for (let passed = 0; passed < seconds; passed += turnSeconds) {
+    turns.ours.push(await measureOurs(turnSeconds));
+    turns.theirs.push(await measureTheirs(turnSeconds));
+  }
+  return turns;
+}
+
+/** Warms up both sides, then runs pairs of rounds. The two rounds of a pair take turns. */
 export async function alternate(
   { pace: { warmUpSeconds, roundSeconds, pairs }, progress }: Pick<Bench, "pace" | "progress">,
   ours: Side,
@@ -92,11 +106,11 @@ export async function alternate(
   const rounds: { ours: Round[]; theirs: Round[] } = { ours: [], theirs: [] };
   for (let pair = 1; pair <= pairs; pair++) {
     progress(`pair ${pair} of ${pairs}`);
-    const turns: { ours: Measurement[]; theirs: Measurement[] } = { ours: [], theirs: [] };
-    for (let seconds = 0; seconds < roundSeconds; seconds += turnSeconds) {
-      turns.ours.push(await measure(ours, turnSeconds));
-      turns.theirs.push(await measure(theirs, turnSeconds));
-    }
+    const turns = await takeTurns(
+      roundSeconds,
+      (seconds) => measure(ours, seconds),
+      (seconds) => measure(theirs, seconds),
+    );
     rounds.ours.push(roundOf(turns.ours));
     rounds.theirs.push(roundOf(turns.theirs));
   }

@@ -2,7 +2,7 @@ import { httpConnections, httpSide, startBareVerify, verifyRequests } from "../h
 import { createFixture, startLatchkey } from "../latchkey.js";
 import { inTurn } from "../load/http.js";
 import { type OpenLoop, openOpenLoop } from "../load/open-loop.js";
-import { runRound } from "../rounds.js";
+import { runRound, takeTurns } from "../rounds.js";
 import type { Row, SideFigures } from "../row.js";
 import { pairRatios, percentile, spreadOf } from "../statistics.js";
 
@@ -34,27 +34,29 @@ export const latency: Row = {
       bench.defer(() => loop.close());
       return loop;
     };
-    const sides = [
-      { name: "Latchkey", loop: await open(latchkey.httpPort, inTurn(requests)), rounds: [] as number[][] },
-      { name: "bare Fastify", loop: await open(bare.port, inTurn(bare.requests)), rounds: [] as number[][] },
-    ] as const;
-    for (const { name, loop } of sides) {
-      bench.progress(`warm-up, ${name}`);
-      await loop.run(rate, warmUpSeconds);
-    }
+    const ours = await open(latchkey.httpPort, inTurn(requests));
+    const theirs = await open(bare.port, inTurn(bare.requests));
+    const bothAtRate = (seconds: number) =>
+      takeTurns(
+        seconds,
+        (turn) => ours.run(rate, turn),
+        (turn) => theirs.run(rate, turn),
+      );
+    bench.progress("warm-up, both sides");
+    await bothAtRate(warmUpSeconds);
+    const rounds: { ours: number[][]; theirs: number[][] } = { ours: [], theirs: [] };
     for (let pair = 1; pair <= pairs; pair++) {
-      for (const { name, loop, rounds } of sides) {
-        bench.progress(`pair ${pair} of ${pairs}, ${name}`);
-        rounds.push(await loop.run(rate, roundSeconds));
-      }
+      bench.progress(`pair ${pair} of ${pairs}`);
+      const turns = await bothAtRate(roundSeconds);
+      rounds.ours.push(turns.ours.flat());
+      rounds.theirs.push(turns.theirs.flat());
     }
-    const [ours, theirs] = sides.map(({ rounds }) => rounds.map((round) => percentile(round, 0.99)));
     return [
       {
         title,
         goal: { atMost: 2 },
-        value: pairRatios(ours ?? [], theirs ?? []),
-        sides: sides.map(figuresOf),
+        value: pairRatios(p99Of(rounds.ours), p99Of(rounds.theirs)),
+        sides: [figuresOf("Latchkey", rounds.ours), figuresOf("bare Fastify", rounds.theirs)],
         notes: [
           `both sides received ${Math.round(rate)} calls per second on a fixed schedule, regardless of their responses`,
         ],
@@ -63,7 +65,11 @@ export const latency: Row = {
   },
 };
 
-function figuresOf({ name, rounds }: { readonly name: string; readonly rounds: readonly number[][] }): SideFigures {
+function p99Of(rounds: readonly number[][]): number[] {
+  return rounds.map((round) => percentile(round, 0.99));
+}
+
+function figuresOf(name: string, rounds: readonly number[][]): SideFigures {
   const at = (fraction: number) => spreadOf(rounds.map((round) => percentile(round, fraction)));
   return { name, figures: { "p50, ms": at(0.5), "p99, ms": at(0.99), "p99.9, ms": at(0.999) } };
 }
