@@ -48,7 +48,7 @@ function perCpuLine(
   return { ...line, value: line.perCpu ?? line.value, notes: [] };
 }
 
-/** A verification in the caller's own process costs a hash and a map lookup. */
+/** A verification in the caller's own process costs map lookups. The hash of a secret in use is computed once in 2 seconds. */
 export const localVerify: Row = {
   name: "local-verify",
   title: "local verify of a cached key / HTTP verifyKey, calls per CPU second",

@@ -59,7 +59,11 @@ const minPingMs = 20;
  */
 const maxUnanswered = { ms: 3_000, pings: 10 };
 
-const reportIntervalMs = 2_000;
+/**
+ * Uses are reported after each interval, in messages of at most this many keys with a pause between them. One report of 10,000 keys
+ * blocked the event loops of this process and of the service for 100 ms each: other verifications waited, or the grant ended.
+ */
+const reports = { intervalMs: 2_000, keys: 100, pauseMs: 10 };
 
 /** How long `close` waits for the service to end the stream. */
 const closeTimeoutMs = 1_000;
@@ -155,19 +159,18 @@ export function openConnection(
       },
       onClockJump: () => ended.abort(),
     });
-    const reporting = setInterval(stream.reportUses, reportIntervalMs).unref();
     try {
       const signal = AbortSignal.any([ended.signal, closed.signal]);
       const responses = current.verifier.delegate(requests, { signal });
       session = stream;
       void keepGranted(stream, ended);
+      void reportUses(stream, ended);
       for await (const response of responses) stream.receive(response);
     } finally {
       // Before another stream is opened: nothing that was received on this one may be used any more.
       session = undefined;
       stream.close();
       requests.end();
-      clearInterval(reporting);
       ended.abort();
       wake?.();
     }
@@ -196,6 +199,17 @@ export function openConnection(
       await systemClock.sleep(
         stream.grantedMs === 0 ? firstPingMs : Math.max(minPingMs, stream.grantedMs / pingsPerGrant),
       );
+    }
+  }
+
+  /** Reports the verifications of each interval in the next one. */
+  async function reportUses(stream: Session, ended: AbortController): Promise<void> {
+    while (!ended.signal.aborted) {
+      await systemClock.sleep(reports.intervalMs);
+      for (let left = stream.usedKeys; left > 0 && !ended.signal.aborted; left -= reports.keys) {
+        stream.reportUses(reports.keys);
+        await systemClock.sleep(reports.pauseMs);
+      }
     }
   }
 

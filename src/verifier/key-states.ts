@@ -31,6 +31,8 @@ export interface Uses {
   readonly byCode: Map<string, number>;
   /** On the monotonic clock. */
   lastUsedAt: number;
+  /** The secret, if its hash is remembered. */
+  secret: string | undefined;
 }
 
 /** The key states of one stream, the most recently used ones within a limit of memory. */
@@ -86,7 +88,7 @@ export function createKeyStates(maxBytes: number): KeyStates {
           verifyRemotely,
           usableUntil: { monotonic: requestedAt.monotonic + validMs, wall: requestedAt.wall + validMs },
           dependsOn,
-          uses: { hash, byCode: new Map(), lastUsedAt: Number.NEGATIVE_INFINITY },
+          uses: { hash, byCode: new Map(), lastUsedAt: Number.NEGATIVE_INFINITY, secret: undefined },
         },
         { size: bytesOf(cached) },
       );

@@ -3,8 +3,10 @@ import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type {
   DelegateRequestSchema,
   DelegateResponse,
+  KeyUsesSchema,
   ResolvedKey,
 } from "../../gen/latchkey/v1/verifier_service_pb.js";
+import { hashSecret } from "../keys/secret.js";
 import type { Clock } from "../revocation/clock.js";
 import { createLocalGrant } from "./grant.js";
 import { type ClockReading, createKeyStates, type KeyState, type Uses } from "./key-states.js";
@@ -24,6 +26,8 @@ export interface Session {
   receive(response: DelegateResponse): void;
   /** Sends a ping. */
   ping(): void;
+  /** The hash of a secret. */
+  hashOf(secret: string): string;
   /** Whether the service has granted the right to verify locally, and it still lasts. */
   isGranted(): boolean;
   /**
@@ -36,15 +40,17 @@ export interface Session {
   abandon(hash: string): void;
   /** Whether the state of a key has been requested and has not arrived. */
   isResolving(hash: string): boolean;
-  /** Counts a local verification with a state that `find` has just returned. */
-  recordUse(state: KeyState, code: string): void;
-  /** Sends the verifications that were counted. */
-  reportUses(): void;
+  /** Counts a local verification of a secret with a state that `find` has just returned. */
+  recordUse(secret: string, state: KeyState, code: string): void;
+  /** Sends the verifications that were counted, of at most this many keys: those that have waited longest. Default: all. */
+  reportUses(maxKeys?: number): void;
   /** Must be called when the stream has ended. Nothing that was received on it is used any more. */
   close(): void;
   /** The number of pings without a grant. */
   readonly unansweredPings: number;
   readonly cachedKeys: number;
+  /** The number of keys whose verifications are not reported yet. */
+  readonly usedKeys: number;
   /** Whether a secret without the format of this service can belong to a key, according to the last grant. */
   readonly mayHaveImports: boolean;
   /** How long the last grant lasted when it was sent. */
@@ -54,7 +60,7 @@ export interface Session {
 /** The maximum number of entries in one report. */
 const maxReported = 500;
 
-/** The maximum number of keys whose verifications are not reported yet. */
+/** The maximum number of keys whose verifications are not reported yet. With more, some are reported early. */
 const maxUsed = 20_000;
 
 /** The maximum number of requests without a response. The service answers no more. */
@@ -95,6 +101,11 @@ export function createSession(options: SessionOptions): Session {
   const pendingById = new Map<number, PendingKey>();
   const pendingByHash = new Map<string, PendingKey>();
   const used = new Set<Uses>();
+  /**
+   * The hashes of the secrets that were verified more than once since their last report: to compute one takes half of a
+   * verification's time. They are forgotten with the report, because a secret should not stay in memory for long.
+   */
+  const hashes = new Map<string, string>();
   let lastId = 0;
   let grantedMs = 0;
   let mayHaveImports = true;
@@ -150,24 +161,27 @@ export function createSession(options: SessionOptions): Session {
     onClockJump();
   }
 
-  function reportUses(): void {
+  function reportUses(maxKeys = maxUsed): void {
     const now = clock.monotonic();
-    const keys = [...used].flatMap(({ hash, byCode, lastUsedAt }) =>
-      [...byCode].map(([code, count]) => ({
-        sha256: Buffer.from(hash, "binary"),
-        code: VerificationCode[code as keyof typeof VerificationCode],
-        count,
-        lastUsedMsAgo: Math.max(0, Math.round(now - lastUsedAt)),
-      })),
-    );
-    for (const { byCode } of used) byCode.clear();
-    used.clear();
-    while (isOpen && keys.length > 0) send({ case: "uses", value: { keys: keys.splice(0, maxReported) } });
+    const entries: MessageInitShape<typeof KeyUsesSchema>[] = [];
+    let keysLeft = maxKeys;
+    for (const uses of used) {
+      if (keysLeft-- === 0) break;
+      const sha256 = Buffer.from(uses.hash, "binary");
+      const lastUsedMsAgo = Math.max(0, Math.round(now - uses.lastUsedAt));
+      for (const [code, count] of uses.byCode) entries.push({ sha256, code: codeOf(code), count, lastUsedMsAgo });
+      used.delete(uses);
+      uses.byCode.clear();
+      if (uses.secret !== undefined) hashes.delete(uses.secret);
+      uses.secret = undefined;
+    }
+    while (isOpen && entries.length > 0) send({ case: "uses", value: { keys: entries.splice(0, maxReported) } });
   }
 
   function close(): void {
     isOpen = false;
     states.clear();
+    hashes.clear();
     settleAll();
   }
 
@@ -177,6 +191,9 @@ export function createSession(options: SessionOptions): Session {
     },
     get cachedKeys() {
       return states.size;
+    },
+    get usedKeys() {
+      return used.size;
     },
     get grantedMs() {
       return grantedMs;
@@ -209,6 +226,7 @@ export function createSession(options: SessionOptions): Session {
       if (grant.hasJumped()) endByJump();
       else send({ case: "ping", value: { number } });
     },
+    hashOf: (secret) => hashes.get(secret) ?? hashSecret(secret, "binary"),
     isGranted,
     find(hash) {
       // The right is checked before the state is read.
@@ -238,15 +256,25 @@ export function createSession(options: SessionOptions): Session {
       if (pending !== undefined) settle(pending, "unresolved");
     },
     isResolving: (hash) => pendingByHash.has(hash),
-    recordUse({ uses }, code) {
+    recordUse(secret, { hash, uses }, code) {
       if (uses.byCode.size === 0) used.add(uses);
-      uses.byCode.set(code, (uses.byCode.get(code) ?? 0) + 1);
+      const count = uses.byCode.get(code) ?? 0;
+      if (count === 1) {
+        uses.secret = copyOf(secret);
+        hashes.set(uses.secret, hash);
+      }
+      uses.byCode.set(code, count + 1);
       uses.lastUsedAt = checkedAt; // a moment ago, by `find`: reading a clock takes a twentieth of a verification's time
-      if (used.size >= maxUsed) reportUses();
+      if (used.size >= maxUsed) reportUses(maxReported);
     },
     reportUses,
     close,
   };
 }
+
+const codeOf = (name: string) => VerificationCode[name as keyof typeof VerificationCode];
+
+/** A part of a longer text, such as of a header, would keep all of it in memory. */
+const copyOf = (text: string) => Buffer.from(text).toString();
 
 const resolutionOf = { cached: "cached", notFound: "not found", unresolved: "unresolved" } as const;

@@ -5,7 +5,7 @@ import type { VerifyKeyRequestSchema, VerifyKeyResponse } from "../../gen/latchk
 import { covers } from "../call/permissions.js";
 import { toLatchkeyError } from "../client/protobuf-error.js";
 import { createQueryCache, type PermissionQuery as Query } from "../keys/permission-query.js";
-import { hashSecret, isWellFormedSecret } from "../keys/secret.js";
+import { isWellFormedSecret } from "../keys/secret.js";
 import { type ConnectionOptions, openConnection, requestState } from "./connection.js";
 import { invalid, toVerifyResult, type VerifyResult, withoutPermission } from "./result.js";
 import type { Session } from "./session.js";
@@ -120,33 +120,28 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
   }
 
   /**
-   * The result for the key with this hash, if its state may be used at this moment. "remote" if the state does not refuse
-   * the key, and only the service can accept it.
+   * The result for a secret, if the state of its key may be used at this moment. "remote" if the state does not refuse the
+   * key, and only the service can accept it.
    */
-  function decide(session: Session, hash: string, query: Query): VerifyResult | "remote" | undefined {
-    const state = session.find(hash);
+  function decide(session: Session, secret: string, query: Query): VerifyResult | "remote" | undefined {
+    const state = session.find(session.hashOf(secret));
     if (state === undefined) return undefined;
     const { result } = state;
     const isRefused = result.valid && !query((permission) => covers(result.permissions, permission));
     if (result.valid && !isRefused && state.verifyRemotely) return "remote";
     const decided = isRefused ? withoutPermission(result) : result;
     counts.local += 1;
-    session.recordUse(state, decided.code);
+    session.recordUse(secret, state, decided.code);
     return decided;
   }
 
   /** @param query undefined: only the service can decide */
-  async function verifyLater(
-    secret: string,
-    hash: string,
-    options: VerifyOptions,
-    query: Query | undefined,
-  ): Promise<VerifyResult> {
+  async function verifyLater(secret: string, options: VerifyOptions, query: Query | undefined): Promise<VerifyResult> {
     if (isClosed) throw new ConnectError("The verifier is closed.", Code.Canceled);
     if (query !== undefined && secret !== "") {
       const { session } = connection;
       if (!mayExist(session, secret)) return invalid("NOT_FOUND");
-      const decided = session?.isGranted() && (await resolve(session, hash, query));
+      const decided = session?.isGranted() && (await resolve(session, secret, query));
       if (decided && decided !== "remote") return decided;
     }
     counts.remote += 1;
@@ -154,12 +149,13 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
   }
 
   /** Requests the state of a key, and decides with it. Undefined if the service must be asked. */
-  async function resolve(session: Session, hash: string, query: Query): Promise<VerifyResult | "remote" | undefined> {
+  async function resolve(session: Session, secret: string, query: Query): Promise<VerifyResult | "remote" | undefined> {
+    const hash = session.hashOf(secret);
     // An earlier request may have found no key, and the key may have been created since.
     const isEarlier = session.isResolving(hash);
     const resolved = await requestState(session, hash);
     if (resolved === "not found" && !isEarlier) return invalid("NOT_FOUND");
-    return decide(session, hash, query);
+    return decide(session, secret, query);
   }
 
   /**
@@ -180,12 +176,11 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
   const verifier: Verifier = {
     verify(secret, options = {}) {
       connection.keepGranted();
-      const hash = hashSecret(secret, "binary");
-      const query = isCounted(options) ? undefined : parse(options.permissions);
       const session = isClosed ? undefined : connection.session;
-      const decided = session && query && decide(session, hash, query);
-      if (decided === "remote") return verifyLater(secret, hash, options, undefined);
-      return decided ?? verifyLater(secret, hash, options, query);
+      const query = isCounted(options) ? undefined : parse(options.permissions);
+      const decided = session && query && decide(session, secret, query);
+      if (decided === "remote") return verifyLater(secret, options, undefined);
+      return decided ?? verifyLater(secret, options, query);
     },
     get stats() {
       const { session } = connection;

@@ -1,7 +1,9 @@
 import { execFile } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http2";
 import { type AddressInfo, createServer as createTcpServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
@@ -14,6 +16,9 @@ import { openProxy } from "../../support/proxy.js";
 import { openScene, openTestVerifier, type Scene, verifyLocally } from "../../support/verifier-scene.js";
 
 const run = promisify(execFile);
+
+/** The built library, for programs in processes of their own. */
+const library = join(process.cwd(), "dist/src/verifier/verifier.js");
 
 let scene: Scene;
 let key: string;
@@ -225,6 +230,60 @@ it("cached keys take a bounded memory", async () => {
   expect(verifier.stats.cachedKeys).toBeLessThan(20);
 });
 
+it("each local verification of many keys is counted once by the service, although their report has several parts", async () => {
+  const verifier = await openTestVerifier(scene);
+  const keys = await Promise.all(Array.from({ length: 250 }, () => scene.createKey()));
+  for (let round = 0; round < 3; round++) for (const created of keys) await verifier.verify(created.key);
+  const { local, remote } = verifier.stats;
+  expect(local + remote).toBe(750);
+  expect(local).toBeGreaterThan(200);
+  const ids = keys.map(({ keyId }) => keyId);
+  const counted = async () => {
+    const rows = await scene.sql`
+      select sum(valid)::int as count from verification_counts where resource_id = any(${ids}) group by resource_id`;
+    return rows.map(({ count }) => count);
+  };
+  await expect.poll(counted, { timeout: 20_000 }).toEqual(ids.map(() => 3));
+});
+
+it("a secret stays in memory only for seconds after it was verified, and the header around it not at all", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-heap-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const files = ["after-use", "later"].map((name) => join(folder, name));
+  const script = `
+    import { setTimeout as sleep } from "node:timers/promises";
+    import { writeHeapSnapshot } from "node:v8";
+    import { openVerifier } from ${JSON.stringify(library)};
+    const verifier = await openVerifier({ address: process.env.ADDRESS, key: process.env.KEY });
+    const secret = { begin: "Bearer ".length, end: "Bearer ".length + ${key.length} };
+    for (let call = 0; call < 10 || verifier.stats.local === 0; call++) {
+      const header = Buffer.concat([Buffer.from("Bearer "), Buffer.from(process.env.SECRET, "base64"), Buffer.alloc(900, "pad")]);
+      await verifier.verify(header.toString().slice(secret.begin, secret.end));
+    }
+    /./.exec("V8 keeps the last text that matched a regular expression");
+    writeHeapSnapshot(process.env.FIRST);
+    await sleep(6_000);
+    writeHeapSnapshot(process.env.SECOND);
+    process.stdout.write(JSON.stringify(verifier.stats));
+    await verifier.close();`;
+  const env = {
+    ...process.env,
+    ADDRESS: `http://${scene.app.grpcAddress}`,
+    KEY: scene.caller.key,
+    SECRET: Buffer.from(key).toString("base64"),
+    FIRST: files[0],
+    SECOND: files[1],
+  };
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", script], { env, timeout: 25_000 });
+  expect(JSON.parse(stdout)).toMatchObject({ cachedKeys: 1 });
+  const [afterUse, later] = files.map((file) => readFileSync(file, "utf8")) as [string, string];
+  expect([afterUse.includes(key), afterUse.includes(`${key}padpad`), later.includes(key)]).toEqual([
+    true,
+    false,
+    false,
+  ]);
+});
+
 describe("close()", () => {
   it("refuses later verifications, also of cached keys, and takes the stream with it", async () => {
     const verifier = await openTestVerifier(scene);
@@ -237,7 +296,6 @@ describe("close()", () => {
   });
 
   it("leaves nothing open: the process exits by itself, also while the service is gone", async () => {
-    const library = join(process.cwd(), "dist/src/verifier/verifier.js");
     const server = createTcpServer((socket) => socket.destroy());
     onTestFinished(() => void server.close());
     const port = await listen(server);

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { beforeEach, describe, expect, it } from "vitest";
 import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
@@ -209,6 +210,22 @@ it("a grant for no remembered ping gives no right", () => {
   expect(session.isGranted()).toBe(false);
 });
 
+it.each(["a secret", "schlüssel", "\ud800"])(
+  "the hash of %j is its SHA-256, before and after it was used",
+  (secret) => {
+    const expected = createHash("sha256").update(secret).digest("binary");
+    grantFor(10_000);
+    cache(expected, "key_a");
+    for (const then of [() => {}, () => session.reportUses(), () => session.close()]) {
+      expect(session.hashOf(secret)).toBe(expected);
+      session.recordUse(secret, session.find(expected) as KeyState, "VALID");
+      expect(session.hashOf(secret)).toBe(expected);
+      then();
+      expect(session.hashOf(secret)).toBe(expected);
+    }
+  },
+);
+
 describe("reports", () => {
   const reports = () => sent.flatMap((message) => (message.case === "uses" ? [message.value.keys ?? []] : []));
 
@@ -217,9 +234,9 @@ describe("reports", () => {
     cache(hashOf("a"), "key_a");
     const state = session.find(hashOf("a"));
     if (state === undefined) return expect.fail("not cached");
-    session.recordUse(state, "VALID");
-    session.recordUse(state, "VALID");
-    session.recordUse(state, "INSUFFICIENT_PERMISSIONS");
+    session.recordUse("a secret", state, "VALID");
+    session.recordUse("a secret", state, "VALID");
+    session.recordUse("a secret", state, "INSUFFICIENT_PERMISSIONS");
     clocks.pass(40);
     session.reportUses();
     expect(reports().flat()).toEqual([
@@ -236,15 +253,21 @@ describe("reports", () => {
       const hash = key.toString(16).padStart(64, "0");
       cache(hash, `key_${key}`);
       const state = session.find(hash);
-      if (state !== undefined) session.recordUse(state, "VALID");
+      if (state !== undefined) session.recordUse(`secret ${key}`, state, "VALID");
     }
     expect(session.cachedKeys).toBeLessThan(2_000);
-    expect(reports().map((keys) => keys.length)).toEqual(Array.from({ length: 40 }, () => 500));
+    expect(reports().map((keys) => keys.length)).toEqual([500]);
+    session.reportUses(100);
+    expect(reports().at(-1)).toHaveLength(100);
+    session.reportUses();
+    expect(reports().map((keys) => keys.length)).toEqual([500, 100, ...Array.from({ length: 38 }, () => 500), 400]);
+    expect(new Set(reports().flatMap((keys) => keys.map(({ sha256 }) => `${sha256}`))).size).toBe(20_000);
+    expect(session.usedKeys).toBe(0);
   });
 });
 
 describe("states in use that are invalidated", () => {
-  const use = (hash: string) => session.recordUse(session.find(hash) as KeyState, "VALID");
+  const use = (hash: string) => session.recordUse("a secret", session.find(hash) as KeyState, "VALID");
   const invalidate = (...ids: string[]) => receive({ case: "invalidate", value: { ids } });
 
   it("are requested again at once", () => {
