@@ -52,10 +52,10 @@ export interface TestApp extends App {
 const aheadOf = new Map<string, number>();
 
 /**
- * Waits until the service has read the database's time again. The second reading is the first that was certainly
- * requested after this call.
+ * Waits until the service has renewed its lease, and so has polled the change log and the database's time. The second renewal is
+ * the first that was certainly requested after this call.
  */
-async function twoRenewals(app: App): Promise<void> {
+export async function twoRenewals(app: App): Promise<void> {
   const count = async () => {
     const text = await (await app.metrics()).metrics();
     return total(parseSamples(text), "latchkey_lease_renewals_total", { result: "succeeded" });

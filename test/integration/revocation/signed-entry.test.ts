@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { addressOf } from "../../support/backend-address.js";
 import { disable, enable, listKeys } from "../../support/clients/verify-calls.js";
-import type { TestApp } from "../../support/harness.js";
+import { type TestApp, twoRenewals } from "../../support/harness.js";
 import {
   type CachedWorkspace,
   callBoth,
@@ -94,25 +94,17 @@ describe("the entry that a replica writes to Redis", () => {
   });
 });
 
-/** On a busy machine, Redis may answer too late, and then PostgreSQL is asked. So up to ten workspaces are tried. */
-async function untilRedisAnswers(lookUp: () => Promise<Record<string, number>>): Promise<Record<string, number>> {
-  for (let attempt = 1; ; attempt++) {
-    const levels = await lookUp();
-    const isLate = Object.keys(levels).some((level) => level.endsWith("postgres"));
-    if (!isLate || attempt === 10) return levels;
-  }
-}
-
+// A replica uses an entry only if it has polled the change log since the entry was read from PostgreSQL. So the tests that expect
+// a lookup in Redis wait for a poll.
 describe("the cache levels that another replica reads", () => {
   it("for a key that it has not cached: Redis once, and PostgreSQL not at all", async () => {
     const [other] = replicas.others;
-    const found = async () => {
-      const shared = await createCachedWorkspace(replicas.app, replicas.redis);
-      return lookups(other, async () => {
-        expect(await redisReads(shared, () => listKeys(other, shared.key))).toEqual([`get ${keyEntryOf(shared.key)}`]);
-      });
-    };
-    expect(await untilRedisAnswers(found)).toEqual({ "key redis": 1, "workspace memory": 1 });
+    const shared = await createCachedWorkspace(replicas.app, replicas.redis);
+    await twoRenewals(other);
+    const found = lookups(other, async () => {
+      expect(await redisReads(shared, () => listKeys(other, shared.key))).toEqual([`get ${keyEntryOf(shared.key)}`]);
+    });
+    expect(await found).toEqual({ "key redis": 1, "workspace memory": 1 });
   });
 
   it("for a key that it has cached: none", async () => {
@@ -128,20 +120,18 @@ describe("the cache levels that another replica reads", () => {
 
   it("for a cached key of a workspace that has changed: Redis once", async () => {
     const [other] = replicas.others;
-    const found = async () => {
-      const shared = await createCachedWorkspace(replicas.app, replicas.redis);
-      await listKeys(other, shared.key);
-      await disable(replicas.app, shared.workspaceId);
-      await listKeys(replicas.app, shared.key);
+    const shared = await createCachedWorkspace(replicas.app, replicas.redis);
+    await listKeys(other, shared.key);
+    await disable(replicas.app, shared.workspaceId);
+    await listKeys(replicas.app, shared.key);
+    await expect.poll(() => replicas.redis.get(workspaceEntryOf(shared.workspaceId))).toMatch(/\.disabled@/);
+    await twoRenewals(other);
+    const found = lookups(other, async () => {
       const entry = workspaceEntryOf(shared.workspaceId);
-      await expect.poll(() => replicas.redis.get(entry)).toMatch(/\.disabled@/);
-      const levels = await lookups(other, async () => {
-        expect(await redisReads(shared, () => listKeys(other, shared.key))).toEqual([`get ${entry}`]);
-      });
-      expect(await callBoth(replicas.others, shared.key)).toEqual(outcomes.workspaceDisabled);
-      return levels;
-    };
-    expect(await untilRedisAnswers(found)).toEqual({ "key memory": 1, "workspace redis": 1 });
+      expect(await redisReads(shared, () => listKeys(other, shared.key))).toEqual([`get ${entry}`]);
+    });
+    expect(await found).toEqual({ "key memory": 1, "workspace redis": 1 });
+    expect(await callBoth(replicas.others, shared.key)).toEqual(outcomes.workspaceDisabled);
   });
 
   it("for a key whose entries are lost: PostgreSQL, and it writes the result to Redis", async () => {
