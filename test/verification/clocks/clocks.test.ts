@@ -72,13 +72,30 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+/** How often a call is repeated that is refused as unavailable. On a busy machine, a replica may lose its lease for a moment. */
+const maxRepetitions = 100;
+
+/** The number of calls that were repeated. */
+let repeatedCalls = 0;
+
+/** The outcome of a call that a replica serves, or refuses for another reason than its own availability. */
+async function outcomeOf(protocol: ProtocolClient, name: OperationName, credential: string, request: CallRequest) {
+  for (let repetitions = 0; ; repetitions++) {
+    const outcome = await protocol.call(name, credential, request);
+    const isUnavailable = !outcome.ok && outcome.code === "application/service_unavailable";
+    if (!isUnavailable || repetitions === maxRepetitions) return outcome;
+    if (repetitions === 0) repeatedCalls += 1;
+    await sleep(50);
+  }
+}
+
 async function succeed<Name extends OperationName>(
   protocol: ProtocolClient,
   name: Name,
   credential: string,
   request: CallRequest,
 ) {
-  const outcome = await protocol.call(name, credential, request);
+  const outcome = await outcomeOf(protocol, name, credential, request);
   if (!outcome.ok) return expect.fail(`${name} was refused: ${outcome.code}: ${outcome.detail}`);
   return outcome.data as ResponseData[Name];
 }
@@ -90,7 +107,7 @@ const bothProtocols = ({ protocols }: OffsetReplica): ProtocolClient[] => [proto
 async function resultsOf(protocol: ProtocolClient, key: string): Promise<string[]> {
   const [verification, call] = await Promise.all([
     succeed(protocol, "verifyKey", home.key, { key }),
-    protocol.call("listKeys", key, {}),
+    outcomeOf(protocol, "listKeys", key, {}),
   ]);
   return [verification.code, call.ok ? "ok" : call.code];
 }
@@ -164,8 +181,10 @@ describe.each(names)("on a replica whose clock is %s", (name) => {
     const results: { left: number; code: string }[] = [];
     for (let left = 1; left > -500; ) {
       left = expires - Date.now();
+      const repeatedBefore = repeatedCalls;
       const codes = await Promise.all(bothProtocols(holder).map((protocol) => resultsOf(protocol, key)));
-      results.push(...codes.flat().map((code) => ({ left, code })));
+      // A repeated call began later than `left` says, so its result proves nothing.
+      if (repeatedCalls === repeatedBefore) results.push(...codes.flat().map((code) => ({ left, code })));
       if (left > 300) await sleep(50);
     }
     checkedCalls += results.length;
@@ -180,6 +199,7 @@ describe.each(names)("on a replica whose clock is %s", (name) => {
   });
 });
 
-it("and more than a thousand calls were checked", () => {
+it("and more than a thousand calls were checked, of which few had to be repeated", () => {
   expect(checkedCalls).toBeGreaterThan(1_000);
+  expect(repeatedCalls).toBeLessThan(checkedCalls / 10);
 });
