@@ -60,14 +60,15 @@ function roundOf(turns: readonly Measurement[]): Round {
   const seconds = total((turn) => turn.seconds);
   const calls = total((turn) => turn.calls);
   const pids = new Set(turns.flatMap(({ serverCpu }) => [...serverCpu.keys()]));
-  const perProcess = [...pids].map((pid) => total(({ serverCpu }) => serverCpu.get(pid) ?? 0));
-  // Without processes, CPU time is unknown: this system has no /proc.
-  const serverCpu = perProcess.length > 0 ? perProcess.reduce((sum, each) => sum + each) : Number.NaN;
+  // Without processes, the CPU time is unknown: this system has no /proc.
+  const perProcess =
+    pids.size > 0 ? [...pids].map((pid) => total(({ serverCpu }) => serverCpu.get(pid) ?? 0)) : [Number.NaN];
+  const serverCpu = perProcess.reduce((sum, each) => sum + each);
   return {
     callsPerSecond: calls / seconds,
     callsPerCpuSecond: calls / serverCpu,
     serverCores: serverCpu / seconds,
-    busiestCores: perProcess.length > 0 ? Math.max(...perProcess) / seconds : Number.NaN,
+    busiestCores: Math.max(...perProcess) / seconds,
     loadCores: total(({ loadCpu }) => loadCpu) / seconds,
   };
 }
@@ -79,7 +80,7 @@ function roundOf(turns: readonly Measurement[]): Round {
  */
 const turnSeconds = 0.5;
 
-/** Measures two sides at the same time, in short turns, until each has had load for this many seconds. */
+/** Measures two sides alternately, in short turns, until each has had load for this many seconds. */
 export async function takeTurns<T>(
   seconds: number,
   measureOurs: (seconds: number) => Promise<T>,
