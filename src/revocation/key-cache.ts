@@ -29,7 +29,10 @@ export interface KeyCache {
    * The same for a caller that was looked up before: synchronous if possible, and a hit in memory is not counted again.
    */
   recheck(hash: string, call?: Call): MaybePromise<KeyState | undefined>;
-  /** The same from PostgreSQL alone, including changes that are committed and not acknowledged yet. */
+  /**
+   * The same from PostgreSQL alone, including changes that are committed and not acknowledged yet. Reads the time of the
+   * database, too.
+   */
   readThrough(hash: string, call?: Call): Promise<KeyState | undefined>;
   /**
    * Whether a workspace may contain imported keys, whose secrets have another format than those of this service. True if
@@ -162,6 +165,8 @@ export function createKeyCache(
     recheck: (hash, call) => peekBoth(hash) ?? lookUp(hash, call, false),
 
     async readThrough(hash, call) {
+      // Without the present time, a key that a statement found expired could be taken for valid again, and again.
+      await lease.renew();
       const record = await sources.readKeyRecord(hash, call);
       return record && { key: record, workspaceEnabled: record.workspaceEnabled };
     },

@@ -335,6 +335,57 @@ describe("revocation race: a change whose statement waits for a PostgreSQL lock 
   });
 });
 
+describe("a change that waits until its caller has expired", () => {
+  const lifetimeMs = 3_600_000;
+
+  /** By the database's clock, which is ahead of the others after the first of these tests. */
+  async function setExpiry({ firstKey, keyId }: Victim): Promise<void> {
+    const [row] = await sql<{ now: Date }[]>`select clock_timestamp() as now`;
+    const expires = Number(row?.now) + lifetimeMs;
+    await succeed(other.httpUrl, "keys.updateKey", firstKey, { keyId, expires });
+  }
+
+  /** A key that expires cannot give scopes to keys that do not. */
+  const changesWithoutScopes = (things: Things) => changesOf(things).filter(([, request]) => !("scopes" in request));
+  const renamings = (keyId: string): Call[] => [
+    ["updateKey", { keyId, name: "late" }],
+    ["updateKey", { keyId, meta: { late: true } }],
+  ];
+
+  test.each<[string, (victim: Victim, things: Things) => readonly Call[]]>([
+    ["is refused, and changes nothing", (_victim, things) => changesWithoutScopes(things)],
+    ["is refused also if the key changes itself", ({ keyId }) => renamings(keyId)],
+  ])("for a connection %s", async (_name, callsOf) => {
+    const { codes, before, after } = await changesInQueue(
+      () => other.advance(lifetimeMs),
+      async (victim, things) => {
+        await setExpiry(victim);
+        return callsOf(victim, things);
+      },
+    );
+    expect(new Set(codes)).toEqual(new Set(["authentication/key_expired"]));
+    expect(after).toEqual(before);
+  });
+
+  test.each<[string, (victim: Victim, things: Things) => string]>([
+    ["the lock of a key", (_victim, { keyId }) => keyId],
+    ["the lock of its own row", ({ keyId }) => keyId],
+  ])("for %s is refused, and changes nothing", async (_name, keyIdOf) => {
+    const victim = await createVictim(other);
+    const things = await createThings(victim);
+    await setExpiry(victim);
+    const keyId = keyIdOf(victim, things);
+    const release = await lockRows((own) => own`select from keys where key_id = ${keyId} for update`);
+    const ended = makeCalls(victim, renamings(keyId));
+    await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(2);
+    await other.advance(lifetimeMs);
+    const before = await contents(victim);
+    await release();
+    expect(await ended).toEqual(["authentication/key_expired", "authentication/key_expired"]);
+    expect(await contents(victim)).toEqual(before);
+  });
+});
+
 describe("a key may revoke itself", () => {
   test.each<[string, (victim: Victim) => Call]>([
     ["by deleteKey", ({ keyId }) => ["deleteKey", { keyId }]],

@@ -1,4 +1,4 @@
-import { expired, overdue } from "./violations.js";
+import { expired, expiredChange, overdue } from "./violations.js";
 
 /** A fault in the protocol, made by replacing a text in one file. Its name says what no longer holds. */
 export interface Mutant {
@@ -209,10 +209,17 @@ export const mutants: readonly Mutant[] = [
     replacement: "chain(caller, (currentCaller) => {",
   },
   {
-    name: "the statement of a change does not check its caller",
+    name: "the statement of a change checks only the expiry of its caller",
     file: postgres,
-    text: "if (!isUsable(present())) throw callerChanged;",
-    replacement: "",
+    text: "return workspaceEnabled && !workspaceDeleted && keyEnabled && !keyDeleted && !isExpired;",
+    replacement: "return keyEnded || !isExpired;",
+  },
+  {
+    name: "the statement of a change does not check the expiry of its caller",
+    file: postgres,
+    text: "const isExpired = keyEnded || (keyExpiresAt !== null && keyExpiresAt <= time);",
+    replacement: "const isExpired = keyEnded;",
+    violation: expiredChange,
   },
   {
     name: "a call begins after its deadline",

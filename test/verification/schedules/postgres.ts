@@ -177,7 +177,7 @@ export function createPostgres(
     },
     async writeAsKey(client, onCommit) {
       await transmit(`${client} has a connection for a change`);
-      if (!isUsable(present())) throw callerChanged;
+      if (!isUsable(present(), clockTime())) throw callerChanged;
       onCommit();
       await transmit(`${client} gets the answer of its change`);
     },
@@ -252,8 +252,10 @@ export function createPostgres(
 }
 
 /** The condition in the statement of every change, for a key whose scopes never change. */
-function isUsable({ workspaceEnabled, workspaceDeleted, keyEnabled, keyDeleted, keyEnded }: Contents): boolean {
-  return workspaceEnabled && !workspaceDeleted && keyEnabled && !keyDeleted && !keyEnded;
+function isUsable(contents: Contents, time: number): boolean {
+  const { workspaceEnabled, workspaceDeleted, keyEnabled, keyDeleted, keyEnded, keyExpiresAt } = contents;
+  const isExpired = keyEnded || (keyExpiresAt !== null && keyExpiresAt <= time);
+  return workspaceEnabled && !workspaceDeleted && keyEnabled && !keyDeleted && !isExpired;
 }
 
 /** The key of the verifier has nothing to do with the owner and the expiry of the other key. */

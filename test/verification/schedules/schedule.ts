@@ -11,7 +11,7 @@ import { createRedis } from "./redis.js";
 import type { Replica } from "./replica.js";
 import type { Tally } from "./tally.js";
 import { createTime, type MachineClock, type Step } from "./time.js";
-import { expired, missing, missingAtEnd, overdue } from "./violations.js";
+import { expired, expiredChange, missing, missingAtEnd, overdue } from "./violations.js";
 
 const leaseMs = 250;
 
@@ -110,6 +110,9 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
             return postgres.writeAsKey(name, () => {
               tally.changedAsKey += 1;
               violation ??= missingAtEnd("ok", postgres.versions.slice(acknowledged));
+              // An immediate end is a change like others, which may not be acknowledged yet.
+              const { keyExpiresAt, keyEnded } = postgres.present;
+              if (!keyEnded && keyExpiresAt !== null && keyExpiresAt <= postgres.time) violation ??= expiredChange;
             });
           },
     });

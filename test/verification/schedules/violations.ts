@@ -42,6 +42,9 @@ const requiredConditions: Readonly<Record<string, readonly ((moment: Contents) =
 /** The violation of a call that is accepted although its key had expired before it began, by the database's clock. */
 export const expired = "a key was accepted that had expired before the call began";
 
+/** The violation of a change that was made although its key had expired, by the database's clock. */
+export const expiredChange = "a change was made with a key that had expired";
+
 /** The violation of a call that runs although its deadline has passed. */
 export const overdue = "a call was begun after its deadline";
 
