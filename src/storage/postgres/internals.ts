@@ -40,6 +40,27 @@ export function closeNow(sql: Sql): void {
   void (sql as Sql & PoolInternals).close();
 }
 
+/** More than V8 needs: after 10 to 50 lookups of inherited properties, it optimizes the object that they are inherited from. */
+const lookups = 1_000;
+
+const optimizedClasses = new WeakSet<object>();
+
+/**
+ * Lets V8 optimize the class of a statement or of a result. Both classes have a static getter with a computed name, so V8 keeps their
+ * static properties in a dictionary. Node 20 then begins to compile their constructors again and again, and gives up each time.
+ * Code that is not optimized creates the closures of a statement in the old generation, where they keep the statement and its
+ * rows until the next major garbage collection. V8 replaces the dictionary when other objects inherit from the class.
+ *
+ * In a loop of its own, a statement took 31 instead of 50 µs of CPU time (arm64), and 2.8 MB of 16 MB less survived each minor
+ * garbage collection.
+ */
+export function optimizeClassOf({ constructor: itsClass }: object): void {
+  if (optimizedClasses.has(itsClass)) return;
+  optimizedClasses.add(itsClass);
+  const heir = Object.create(itsClass);
+  for (let count = 0; count < lookups; count++) void heir.absent;
+}
+
 /** Fails at start-up, and not at the first cancelled call, if a new version has changed one of these. */
 export function assertInternals(sql: Sql): void {
   const query = sql`select`;

@@ -2,7 +2,7 @@ import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../../errors.js";
 import { errorCodeOf, listenForWarnings, type Statement } from "./connection.js";
 import { OutcomeUnknown } from "./errors.js";
-import { isActive, isResultOf, requestCancel } from "./internals.js";
+import { isActive, isResultOf, optimizeClassOf, requestCancel } from "./internals.js";
 import type { Pool, PooledConnection, PoolWaiter } from "./pool.js";
 import type { Origin } from "./shares.js";
 
@@ -82,6 +82,7 @@ export function execute<T extends Rows>(
       return;
     }
     running = { query, connection };
+    optimizeClassOf(query);
     let warning: string | undefined;
     // A warning belongs to the active statement. While the connection is being opened, none is active.
     const stopListening = listenForWarnings(connection.sql, (text) => {
@@ -91,6 +92,7 @@ export function execute<T extends Rows>(
       (rows) => {
         release(connection);
         stopListening();
+        optimizeClassOf(rows);
         dropHoles(rows);
         if (warning !== undefined) {
           fail(new OutcomeUnknown(warning, rows.statement.string));

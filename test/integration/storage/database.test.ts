@@ -1,4 +1,7 @@
+import { setFlagsFromString } from "node:v8";
+import { runInThisContext } from "node:vm";
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
+import { openSql } from "../../../commands/open-sql.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
 import { createDatabase } from "../../support/harness.js";
 
@@ -29,4 +32,29 @@ it("a statement that cannot be built rejects, and its connection is released", a
   expect(second).toMatchObject({ status: "fulfilled", value: [{ number: 1 }] });
   await slow;
   expect(db.usage()).toMatchObject({ busy: 0, free: 1 });
+});
+
+/** Whether V8 keeps the properties of an object in a form for optimized code, and not in a dictionary. */
+function hasFastProperties(object: object): boolean {
+  setFlagsFromString("--allow-natives-syntax");
+  try {
+    return runInThisContext("(object) => %HasFastProperties(object)")(object);
+  } finally {
+    setFlagsFromString("--no-allow-natives-syntax");
+  }
+}
+
+it("V8 can optimize the classes of statements and results of postgres.js", async () => {
+  const sql = openSql(database.url);
+  onTestFinished(() => sql.end());
+  const { constructor: ofStatements } = sql`select`;
+  const { constructor: ofResults } = await sql`select`;
+
+  const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(db.close);
+  await db.runInBackground((sql) => sql`select`);
+  expect({ statements: hasFastProperties(ofStatements), results: hasFastProperties(ofResults) }).toEqual({
+    statements: true,
+    results: true,
+  });
 });
