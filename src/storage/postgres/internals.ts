@@ -49,7 +49,8 @@ const optimizedClasses = new WeakSet<object>();
  * Lets V8 optimize the class of a statement or of a result. Both classes have a static getter with a computed name, so V8 keeps their
  * static properties in a dictionary. Node 20 then begins to compile their constructors again and again, and gives up each time.
  * Code that is not optimized creates the closures of a statement in the old generation, where they keep the statement and its
- * rows until the next major garbage collection. V8 replaces the dictionary when other objects inherit from the class.
+ * rows until the next major garbage collection. V8 replaces the dictionary when properties are looked up through an object that
+ * inherits from the class.
  *
  * In a loop of its own, a statement took 31 instead of 50 µs of CPU time (arm64), and 2.8 MB of 16 MB less survived each minor
  * garbage collection.
