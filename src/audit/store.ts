@@ -55,9 +55,19 @@ export function insertAuditEvents(sql: Statement, actor: Actor, ...changes: read
     select * from (${rows.reduce((all, one) => sql`${all} union all ${one}`)}) as changes where ${callerUnchanged(sql, actor.key)}`;
 }
 
-/** The condition of an update event: the row before (`b.before`) and after (`a.after`) differ. */
-export function hasChanged(sql: Statement): Fragment {
-  return sql`audit_snapshot(b.before)::jsonb is distinct from audit_snapshot(a.after)::jsonb`;
+/**
+ * The facts of an update event, from the parts `before` and `after` of a statement. None if the resource is as it was. The
+ * subquery has an offset, so that PostgreSQL computes each snapshot once, and not for each use.
+ *
+ * @param id the column with the id of the resource
+ */
+export function updateFacts(sql: Statement, id: Fragment): Fragment {
+  return sql`
+    select workspace_id, resource_id, before, after from (
+      select (a.after).workspace_id, (a.after).${id} as resource_id, audit_snapshot(b.before) as before,
+        audit_snapshot(a.after) as after
+      from before b, after a offset 0) as snapshots
+    where before::jsonb is distinct from after::jsonb`;
 }
 
 export type AuditStore = ReturnType<typeof createAuditStore>;

@@ -1,5 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { hasChanged, insertAuditEvents } from "../audit/store.js";
+import { insertAuditEvents, updateFacts } from "../audit/store.js";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { Actor } from "../call/context.js";
 import { insertIdempotencyRecord } from "../idempotency/store.js";
@@ -115,10 +115,7 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
       actor: Actor,
     ) {
       const [row] = await db.run(call, (sql) => {
-        const event = sql`
-          select (a.after).workspace_id, (a.after).identity_id, audit_snapshot(b.before), audit_snapshot(a.after)
-          from before b, after a
-          where ${hasChanged(sql)}`;
+        const event = updateFacts(sql, sql`identity_id`);
         const reached = onlyRemoves(changes) ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
         return sql<(IdentityRow & QuotaCheck)[]>`
           with before as (

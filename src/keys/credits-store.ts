@@ -13,7 +13,7 @@ import { insertIdempotencyRecord } from "../idempotency/store.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import type { Database } from "../storage/postgres/database.js";
 import type { KeyVersion } from "./rows.js";
-import { lockVersion } from "./statement-parts.js";
+import { lockKey } from "./statement-parts.js";
 
 export type KeyCreditsStore = ReturnType<typeof createKeyCreditsStore>;
 
@@ -41,7 +41,7 @@ export function createKeyCreditsStore(db: Database, quotas: Quotas) {
         const assignment = version.hasCredits === hasCredits ? sql`` : sql`, has_credits = ${hasCredits}`;
         const completion = sql`json_build_object('credits', coalesce(${changedCredits(sql)}, '{}'))`;
         return sql<(QuotaCheck & { changed: boolean; credits: Credits | null })[]>`
-          with before as (${lockVersion(sql, version)}),
+          with before as (${lockKey(sql, version)}),
             quota as (select ${reached} as reached from before),
             after as (
               update keys set updated_at = now() ${assignment} from before, quota

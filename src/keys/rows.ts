@@ -77,6 +77,9 @@ export interface KeyVersion
   readonly changedXid: string;
 }
 
+/** The key that a change applies to: at a version, or, without one, in any state in which it has no scopes. */
+export type ChangedKey = Pick<KeyVersion, "workspaceId" | "keyId"> & Partial<Pick<KeyVersion, "changedXid">>;
+
 /** The fields of a successor that differ from the key it replaces. */
 export type Successor = Pick<NewKey, "keyId" | "hash" | "start">;
 

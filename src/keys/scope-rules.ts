@@ -36,6 +36,14 @@ export function checkUpdate(caller: KeyCaller, key: KeyVersion, changes: KeyChan
   if (scopes.length > 0 && key.start === "") throw scopesOfImportedKey();
 }
 
+/**
+ * Whether the caller may make these changes to any key that has no scopes. Not to itself: its scopes may have been removed
+ * since it was authorized.
+ */
+export function needsNoCheck(caller: KeyCaller, keyId: string, { scopes = [] }: Pick<KeyChanges, "scopes">): boolean {
+  return keyId !== caller.keyId && scopes.length === 0;
+}
+
 /** Throws if the caller may not delete the key. */
 export function checkDeletion(caller: KeyCaller, key: KeyVersion): void {
   checkScopesOf(caller, key);

@@ -3,7 +3,7 @@ import { creditsOfKey, endsCredits } from "../credits/store.js";
 import { apiNotFound, roleNotFound } from "../errors.js";
 import { idOf, insertion } from "../identities/store.js";
 import { type Fragment, jsonParameter, type Statement, textArrayParameter } from "../storage/postgres/connection.js";
-import type { KeyChanges, KeyRow, KeyVersion, NewKey, Owner } from "./rows.js";
+import type { ChangedKey, KeyChanges, KeyRow, NewKey, Owner } from "./rows.js";
 
 /**
  * The columns of a KeyRow, from `keys` and `identities`.
@@ -61,18 +61,18 @@ export function selectKeys(sql: Statement, condition: Fragment) {
 }
 
 /**
- * Locks a key, as the part of a statement called `before`. Empty if the key is no longer at this version, or its API was
- * deleted. The part locks the API and the identity of the key, too. An identity that was deleted is removed from the row, to
- * be written with the change.
+ * Locks a key, as the part of a statement called `before`. Empty if the key is no longer at this version or has scopes, or its
+ * API was deleted. The part locks the API and the identity of the key, too. An identity that was deleted is removed from the
+ * row, to be written with the change.
  */
-export function lockVersion(sql: Statement, { workspaceId, keyId, changedXid }: KeyVersion): Fragment {
+export function lockKey(sql: Statement, { workspaceId, keyId, changedXid }: ChangedKey): Fragment {
+  const isAsChecked = changedXid === undefined ? sql`scopes = '{}'` : sql`changed_xid = ${changedXid}::xid8`;
   return sql`
     select case when (before).identity_id is null or lock_live_identity((before).identity_id) is not null then before
       else jsonb_populate_record(before, '{"identity_id": null}') end as before
     from (
       select keys as before from keys
-      where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null
-        and changed_xid = ${changedXid}::xid8 for update) as found
+      where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null and ${isAsChecked} for update) as found
     where (before).api_id is null or lock_live_api((before).api_id) is not null`;
 }
 

@@ -1,4 +1,4 @@
-import { type AuditFact, hasChanged, insertAuditEvents } from "../audit/store.js";
+import { type AuditFact, insertAuditEvents, updateFacts } from "../audit/store.js";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { Actor } from "../call/context.js";
 import {
@@ -20,7 +20,7 @@ import type { KeyRecord } from "../revocation/key-state.js";
 import type { InSnapshot, Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
-import type { KeyChanges, KeyFilter, KeyRow, KeyVersion, NewKey, Owner, Successor } from "./rows.js";
+import type { ChangedKey, KeyChanges, KeyFilter, KeyRow, KeyVersion, NewKey, Owner, Successor } from "./rows.js";
 import {
   assignments,
   configuredExpiry,
@@ -32,7 +32,7 @@ import {
   keyCreated,
   keyCreation,
   liveRoles,
-  lockVersion,
+  lockKey,
   onlyRemoves,
   ownerCreated,
   ownerParts,
@@ -209,20 +209,17 @@ export function createKeysStore(db: Database, quotas: Quotas) {
     },
 
     /**
-     * The updated key. Undefined if its new owner does not exist, or the key is no longer at this version. Throws if a role
-     * does not exist. Then nothing is changed.
+     * The updated key. Undefined if its new owner does not exist, or the key is no longer at this version or has scopes.
+     * Throws if a role does not exist. Then nothing is changed.
      */
-    async updateKey(call: Call, version: KeyVersion, changes: KeyChanges, actor: Actor): Promise<KeyRow | undefined> {
+    async updateKey(call: Call, changed: ChangedKey, changes: KeyChanges, actor: Actor): Promise<KeyRow | undefined> {
       const { owner, credits } = changes;
       const [row] = await db.run(call, (sql) => {
-        const event = sql`
-          select (a.after).workspace_id, (a.after).key_id, audit_snapshot(b.before), audit_snapshot(a.after)
-          from before b, after a
-          where ${hasChanged(sql)}`;
-        const reached = reachedQuota(sql, quotas, version.workspaceId, { identities: isNewOwner(sql, owner) });
+        const event = updateFacts(sql, sql`key_id`);
+        const reached = reachedQuota(sql, quotas, changed.workspaceId, { identities: isNewOwner(sql, owner) });
         const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
         const references = referenceParts(sql, {
-          workspaceId: version.workspaceId,
+          workspaceId: changed.workspaceId,
           roles: changes.roles ?? [],
           apiId: null,
         });
@@ -232,10 +229,10 @@ export function createKeysStore(db: Database, quotas: Quotas) {
         const events: AuditFact[] = [...ownerCreated(sql, owner), ["key.update", event]];
         if (credits !== undefined) events.push(creditsChanged(sql));
         return sql<(QuotaCheck & UnknownReferences & (KeyRow | { keyId: null }))[]>`
-          with before as (${lockVersion(sql, version)}),
+          with before as (${lockKey(sql, changed)}),
             ${references.parts}
             quota as (select case when not (${onlyRemoves(sql, changes)}) then ${reached} end as reached from before),
-            ${ownerParts(sql, version.workspaceId, owner ?? undefined, references.exist)}
+            ${ownerParts(sql, changed.workspaceId, owner ?? undefined, references.exist)}
             after as (
               update keys set ${assignments(sql, changes)} from before, quota
               where keys.key_id = (before).key_id and reached is null and ${references.exist} ${ownerExists}
@@ -252,17 +249,17 @@ export function createKeysStore(db: Database, quotas: Quotas) {
     },
 
     /**
-     * False if the key is no longer at this version; then nothing is deleted.
+     * False if the key is no longer at this version or has scopes; then nothing is deleted.
      *
      * @param erases whether the name and the meta are erased at once, and not with the row
      */
-    async deleteKey(call: Call, version: KeyVersion, erases: boolean, actor: Actor): Promise<boolean> {
+    async deleteKey(call: Call, changed: ChangedKey, erases: boolean, actor: Actor): Promise<boolean> {
       const deleted = await db.run(call, (sql) => {
         const event = sql`
           select (before).workspace_id, (before).key_id, audit_snapshot(before), null::json from before, deleted`;
         const erasure = erases ? sql`, name = null, meta = null` : sql``;
         return sql`
-          with before as (${lockVersion(sql, version)}),
+          with before as (${lockKey(sql, changed)}),
             deleted as (
               update keys set deleted_at = now(), identity_id = (before).identity_id ${erasure} from before
               where keys.key_id = (before).key_id returning keys.key_id),
@@ -295,7 +292,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
         // PostgreSQL runs parts that the last query does not read after it. So the last query reads `after`: otherwise the
         // check of the caller in `events` would run before the change.
         return sql<(QuotaCheck & { replaced: boolean })[]>`
-          with before as (${lockVersion(sql, old)}),
+          with before as (${lockKey(sql, old)}),
             quota as (select ${reachedQuota(sql, quotas, old.workspaceId, { keys: true })} as reached from before),
             after as (
               update keys set expires_at = least(expires_at, now() + ${graceMs}::float8 * interval '1 millisecond'),

@@ -1,4 +1,4 @@
-import { hasChanged, insertAuditEvents } from "../audit/store.js";
+import { insertAuditEvents, updateFacts } from "../audit/store.js";
 import type { Call } from "../call/call.js";
 import type { Actor } from "../call/context.js";
 import { tooManyOverrides } from "../errors.js";
@@ -51,17 +51,14 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
       const [row] = await db.run(call, (sql) => {
         const creation = sql`
           select (after).workspace_id, (after).override_id, null::json, audit_snapshot(after) from inserted`;
-        const update = sql`
-          select (a.after).workspace_id, (a.after).override_id, audit_snapshot(b.before), audit_snapshot(a.after)
-          from before b, updated a
-          where ${hasChanged(sql)}`;
+        const update = updateFacts(sql, sql`override_id`);
         return sql<(QuotaCheck & { full: "overrides" | "patterns" | null; overrideId: string | null })[]>`
           with before as (
               select rate_limit_overrides as before from rate_limit_overrides
               where ${matching(sql, reference)} for no key update),
             quota as (select ${reachedQuota(sql, quotas, workspaceId, {})} as reached),
             space as (select ${reachedMaximum(sql, reference)} as full),
-            updated as (
+            after as (
               update rate_limit_overrides set "limit" = ${limit}, duration = ${duration} from before, quota
               where rate_limit_overrides.override_id = (before).override_id and reached is null
               returning rate_limit_overrides as after),
@@ -75,7 +72,7 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
               returning rate_limit_overrides as after),
             events as (${insertAuditEvents(sql, actor, ["override.create", creation], ["override.update", update])})
           select reached, "full",
-            coalesce((select (after).override_id from updated), (select (after).override_id from inserted)) as override_id
+            coalesce((select (after).override_id from after), (select (after).override_id from inserted)) as override_id
           from quota, space`;
       });
       refuseBeyondQuota(quotas, row);

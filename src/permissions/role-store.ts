@@ -1,4 +1,4 @@
-import { hasChanged, insertAuditEvents } from "../audit/store.js";
+import { insertAuditEvents, updateFacts } from "../audit/store.js";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { Actor } from "../call/context.js";
 import { insertIdempotencyRecord } from "../idempotency/store.js";
@@ -125,10 +125,7 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
       actor: Actor,
     ): Promise<boolean> {
       const [row] = await db.run(call, (sql) => {
-        const event = sql`
-          select (a.after).workspace_id, (a.after).role_id, audit_snapshot(b.before), audit_snapshot(a.after)
-          from before b, after a
-          where ${hasChanged(sql)}`;
+        const event = updateFacts(sql, sql`role_id`);
         const given = textArrayParameter(sql, permissions);
         // No quota applies to a change that only removes permissions: it must be possible at any time. It can be repeated
         // only as often as there are permissions.

@@ -1,4 +1,4 @@
-import { hasChanged, insertAuditEvents } from "../audit/store.js";
+import { insertAuditEvents, updateFacts } from "../audit/store.js";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { Actor } from "../call/context.js";
 import { insertIdempotencyRecord } from "../idempotency/store.js";
@@ -36,10 +36,7 @@ export function createWorkspacesStore(db: Database) {
     actor: Actor,
   ): Promise<WorkspaceRow | undefined> {
     const [row] = await db.run(call, (sql) => {
-      const event = sql`
-        select (a.after).workspace_id, (a.after).workspace_id, audit_snapshot(b.before), audit_snapshot(a.after)
-        from before b, after a
-        where ${hasChanged(sql)}`;
+      const event = updateFacts(sql, sql`workspace_id`);
       return sql<WorkspaceRow[]>`
         with before as (
             select workspaces as before from workspaces

@@ -97,7 +97,7 @@ const changesOfItself = ({ keyId }: Victim): Call[] => [
 ];
 
 /** Makes the calls as the victim, over gRPC and HTTP in turn. Returns their outcome codes. */
-function makeCalls({ key }: Victim, calls: readonly Call[]): Promise<string[]> {
+function makeCalls({ key }: Pick<Victim, "key">, calls: readonly Call[]): Promise<string[]> {
   return Promise.all(
     calls.map(async ([operation, request, headers], index) => {
       const protocol = index % 2 === 0 ? protocols.grpc : protocols.http;
@@ -333,6 +333,27 @@ describe("revocation race: a change whose statement waits for a PostgreSQL lock 
     const [row] = await sql`select scopes, name from keys where key_id = ${victim.keyId}`;
     expect(row).toEqual({ scopes: ["keys.update"], name: "late" });
   });
+});
+
+test("a key that gains scopes while its change waits for its lock is not changed by a caller without them", async () => {
+  const { firstKey } = await createVictim(other);
+  const scopes = ["keys.update", "keys.delete"];
+  const caller = await succeed<{ key: string }>(other.httpUrl, "keys.createKey", firstKey, { scopes });
+  const { keyId } = await succeed<Things>(other.httpUrl, "keys.createKey", firstKey, {});
+  const own = await sql.reserve();
+  await own`begin`;
+  await own`update keys set scopes = '{*}' where key_id = ${keyId}`;
+  const ended = makeCalls(caller, [
+    ["updateKey", { keyId, enabled: false }],
+    ["deleteKey", { keyId }],
+  ]);
+  await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(2);
+  await own`commit`;
+  own.release();
+  const refused = "authorization/insufficient_permissions";
+  expect(await ended).toEqual([refused, refused]);
+  const [row] = await sql`select enabled, deleted_at from keys where key_id = ${keyId}`;
+  expect(row).toEqual({ enabled: true, deleted_at: null });
 });
 
 describe("a change that waits until its caller has expired", () => {
