@@ -105,7 +105,7 @@ export function createAuthentication(
 
   function acceptKey(found: KeyState | undefined, hash: string): KeyCaller {
     const key = usableKey(found, now);
-    lastUsed.record(key.keyId, Date.now());
+    lastUsed.record(key, Date.now());
     return holderOf(key, hash);
   }
 

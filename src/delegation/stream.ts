@@ -185,7 +185,7 @@ export function createVerifierStream(
       (key) => {
         if (key === undefined) return;
         counter.count(key, code, [], count);
-        if (code === VerificationCode.VALID) lastUsed.record(key.keyId, usedAt);
+        if (code === VerificationCode.VALID) lastUsed.record(key, usedAt);
       },
       () => {}, // the report is lost, like the verifications before a crash
     );

@@ -91,7 +91,7 @@ export function createVerification({
 
   /** Records the verification of a key that exists. */
   function record(key: KeyState["key"], code: VerificationCode, { tags }: VerifyKeyRequest): void {
-    if (code === VerificationCode.VALID) lastUsed.record(key.keyId, Date.now());
+    if (code === VerificationCode.VALID) lastUsed.record(key, Date.now());
     usage.count(key, code, tags);
   }
 

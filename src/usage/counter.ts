@@ -20,6 +20,7 @@ export interface VerificationCounter {
   /**
    * Counts verifications of a key. Never waits, never fails.
    *
+   * @param key the cached state of the key
    * @param times how many there were
    */
   count(key: CountedKey, code: VerificationCode, tags: readonly string[], times?: number): void;
@@ -38,10 +39,13 @@ const maxBytes = 32 * 2 ** 20;
 /** An estimate of the memory of one row without its tag. */
 const rowBytes = 300;
 
-/** The counts of a key or an identity. */
-interface Resource {
-  readonly workspaceId: string;
-  readonly counts: MutableCounts;
+/**
+ * The verifications of a cached key that are not taken for a batch yet. It does not refer to the cached state, which may be
+ * large, and is not kept in memory by its counts.
+ */
+interface Tally extends CountedKey {
+  isPending: boolean;
+  counts: MutableCounts;
   /** The same for each tag. Undefined: there was none. */
   tags: Map<string, MutableCounts> | undefined;
 }
@@ -52,8 +56,10 @@ type MutableCounts = { -readonly [Result in keyof Counts]: number };
 export function createVerificationCounter(store: (batch: CountBatch) => Promise<void>, log: Log): VerificationCounter {
   const counterId = randomUUID();
   let lastNumber = 0;
-  let resources = new Map<string, Resource>();
-  /** What the present flush has taken from `resources`. */
+  /** By the cached state of a key, as [last-used times](../keys/last-used.ts) are. */
+  const tallyByState = new WeakMap<CountedKey, Tally>();
+  let pendingTallies: Tally[] = [];
+  /** What the present flush has still to store. */
   let taken: Iterator<CountRow> = [].values();
   /** The batch that is being stored. */
   let batch: CountBatch | undefined;
@@ -66,62 +72,62 @@ export function createVerificationCounter(store: (batch: CountBatch) => Promise<
   const refusals = createOutageLog(log, "error");
 
   /**
-   * Reserves the memory of a row. A workspace gets no more memory than is left for the others: at most half of it, however many
-   * verifications it has.
+   * Reserves the memory of the row of a key, and of that of its identity. A workspace gets no more memory than is left for the
+   * others: at most half of it, however many verifications it has.
    */
-  function reserve(workspaceId: string, needed: number): boolean {
-    const own = (bytesByWorkspace.get(workspaceId) ?? 0) + needed;
+  function reserve({ workspaceId, identityId }: CountedKey, tag: string): boolean {
+    const needed = identityId === null ? 1 : 2;
+    const neededBytes = needed * (rowBytes + 2 * tag.length);
+    const own = (bytesByWorkspace.get(workspaceId) ?? 0) + neededBytes;
     if (own > maxBytes - bytesTaken - bytes) {
       overflow.failed("too many verifications are not stored yet; not counting some", { workspaceId });
       return false;
     }
-    bytes += needed;
-    rows += 1;
+    bytes += neededBytes;
+    rows += needed;
     bytesByWorkspace.set(workspaceId, own);
     return true;
   }
 
-  function resourceOf(resourceId: string, workspaceId: string): Resource | undefined {
-    const existing = resources.get(resourceId);
-    if (existing !== undefined || !reserve(workspaceId, rowBytes)) return existing;
-    const resource = { workspaceId, counts: noCounts(), tags: undefined };
-    resources.set(resourceId, resource);
-    return resource;
+  /** Undefined if there is no memory for it. */
+  function pendingTallyOf(key: CountedKey): Tally | undefined {
+    let tally = tallyByState.get(key);
+    if (tally?.isPending) return tally;
+    if (!reserve(key, "")) return undefined;
+    if (tally === undefined) {
+      const { keyId, identityId, workspaceId } = key;
+      tally = { keyId, identityId, workspaceId, isPending: false, counts: noCounts(), tags: undefined };
+      tallyByState.set(key, tally);
+    }
+    tally.isPending = true;
+    pendingTallies.push(tally);
+    return tally;
   }
 
-  function countsOf(resource: Resource, tag: string): MutableCounts | undefined {
-    resource.tags ??= new Map();
-    const existing = resource.tags.get(tag);
-    if (existing !== undefined || resource.tags.size >= maxTags) return existing;
-    if (!reserve(resource.workspaceId, rowBytes + 2 * tag.length)) return undefined;
+  /** Undefined if the key has too many tags, or there is no memory for one more. */
+  function countsOfTag(tally: Tally, tag: string): MutableCounts | undefined {
+    tally.tags ??= new Map();
+    const existing = tally.tags.get(tag);
+    if (existing !== undefined || tally.tags.size >= maxTags) return existing;
+    if (!reserve(tally, tag)) return undefined;
     const counts = noCounts();
-    resource.tags.set(tag, counts);
+    tally.tags.set(tag, counts);
     return counts;
   }
 
-  function add(
-    resourceId: string,
-    workspaceId: string,
-    result: keyof Counts,
-    tags: readonly string[],
-    times: number,
-  ): void {
-    const resource = resourceOf(resourceId, workspaceId);
-    if (resource === undefined) return;
-    increase(resource.counts, result, times);
-    for (const tag of tags) increase(countsOf(resource, tag), result, times);
-  }
-
+  /** One row for each resource and tag: an identity may have several keys, and a key several states after changes. */
   function nextBatch(): CountBatch | undefined {
-    const rows: CountRow[] = [];
-    while (rows.length < maxBatchSize) {
+    const rows = new Map<string, CountRow>();
+    while (rows.size < maxBatchSize) {
       const next = taken.next();
       if (next.done) break;
-      rows.push(next.value);
+      const { resourceId, tag } = next.value;
+      const id = `${resourceId} ${tag}`;
+      rows.set(id, sum(next.value, rows.get(id)));
     }
-    if (rows.length === 0) return undefined;
+    if (rows.size === 0) return undefined;
     lastNumber += 1;
-    return { counterId, number: lastNumber, rows };
+    return { counterId, number: lastNumber, rows: [...rows.values()] };
   }
 
   async function storeTaken(): Promise<void> {
@@ -143,9 +149,9 @@ export function createVerificationCounter(store: (batch: CountBatch) => Promise<
   /** Stores the counts that are pending now. Later ones wait for the next flush, or a busy key would make it endless. */
   async function flush(): Promise<void> {
     await storeTaken(); // what an earlier flush could not store
-    taken = rowsOf(resources);
+    taken = take(pendingTallies);
     bytesTaken = bytes;
-    resources = new Map();
+    pendingTallies = [];
     bytes = 0;
     rows = 0;
     bytesByWorkspace = new Map();
@@ -157,11 +163,13 @@ export function createVerificationCounter(store: (batch: CountBatch) => Promise<
   const isFilling = () => bytes > maxBytes / 4;
   const { close } = startPeriodicFlush({ what: "counts of verifications", flush, pending, isFilling }, log);
   return {
-    count({ keyId, identityId, workspaceId }, code, tags, times = 1) {
+    count(key, code, tags, times = 1) {
       const result = resultOf[code];
       if (result === undefined) return;
-      add(keyId, workspaceId, result, tags, times);
-      if (identityId !== null) add(identityId, workspaceId, result, tags, times);
+      const tally = pendingTallyOf(key);
+      if (tally === undefined) return;
+      increase(tally.counts, result, times);
+      for (const tag of tags) increase(countsOfTag(tally, tag), result, times);
     },
     close,
   };
@@ -177,6 +185,8 @@ const resultOf: Readonly<Partial<Record<VerificationCode, keyof Counts>>> = {
   [VerificationCode.EXPIRED]: "expired",
 };
 
+const results = Object.values(resultOf);
+
 function noCounts(): MutableCounts {
   return { valid: 0, rateLimited: 0, usageExceeded: 0, insufficientPermissions: 0, disabled: 0, expired: 0 };
 }
@@ -185,10 +195,33 @@ function increase(counts: MutableCounts | undefined, result: keyof Counts, times
   if (counts !== undefined) counts[result] = Math.min(counts[result] + times, maxCount);
 }
 
-/** The rows of all resources. Those of tags come last: if PostgreSQL is slow, the others are stored earlier. */
-function* rowsOf(resources: ReadonlyMap<string, Resource>): Generator<CountRow> {
-  for (const [resourceId, { workspaceId, counts }] of resources) yield { resourceId, workspaceId, tag: "", ...counts };
-  for (const [resourceId, { workspaceId, tags }] of resources) {
-    for (const [tag, counts] of tags ?? []) yield { resourceId, workspaceId, tag, ...counts };
+/** The counts of a row and of another for the same resource and tag. */
+function sum(row: CountRow, other: CountRow | undefined): CountRow {
+  if (other === undefined) return row;
+  const total = { ...row };
+  for (const result of results) increase(total, result, other[result]);
+  return total;
+}
+
+/**
+ * The rows of tallies. A count that is added before the iteration has passed it is included. The rows of tags come last: if
+ * PostgreSQL is slow, the others are stored earlier.
+ */
+function* take(tallies: readonly Tally[]): Generator<CountRow> {
+  for (const tally of tallies) {
+    const { counts } = tally;
+    tally.counts = noCounts();
+    tally.isPending = false;
+    yield* rowsOf(tally, "", counts);
   }
+  for (const tally of tallies) {
+    const { tags } = tally;
+    tally.tags = undefined;
+    for (const [tag, counts] of tags ?? []) yield* rowsOf(tally, tag, counts);
+  }
+}
+
+function* rowsOf({ keyId, identityId, workspaceId }: CountedKey, tag: string, counts: Counts): Generator<CountRow> {
+  yield { resourceId: keyId, workspaceId, tag, ...counts };
+  if (identityId !== null) yield { resourceId: identityId, workspaceId, tag, ...counts };
 }

@@ -11,9 +11,12 @@ let batches: Map<string, number>[];
 let store: (uses: ReadonlyMap<string, number>) => Promise<readonly string[]>;
 let lastUsed: LastUsed;
 let logLines: string[];
+/** The cached states of keys by id. */
+let states: Map<string, { keyId: string }>;
 
 beforeEach(() => {
   vi.useFakeTimers();
+  states = new Map();
   batches = [];
   logLines = [];
   store = async () => [];
@@ -29,13 +32,19 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
+function stateOf(keyId: string) {
+  const state = states.get(keyId) ?? { keyId };
+  states.set(keyId, state);
+  return state;
+}
+
 /** The stored times after all batches, in order. */
 const storedTimes = () => new Map(batches.flatMap((batch) => [...batch]));
 const nextBatch = () => vi.advanceTimersByTimeAsync(intervalMs);
 
 describe("last-used times are stored in batches", () => {
   it("nothing is stored before the flush interval, then all in one batch", async () => {
-    for (let i = 0; i < 100; i++) lastUsed.record(`key_${i}`, at(i));
+    for (let i = 0; i < 100; i++) lastUsed.record(stateOf(`key_${i}`), at(i));
     await vi.advanceTimersByTimeAsync(500);
     expect(batches).toEqual([]);
     await nextBatch();
@@ -43,9 +52,29 @@ describe("last-used times are stored in batches", () => {
   });
 
   it("only the last time of a key is stored, however often it is used", async () => {
-    for (let i = 0; i < 1_000; i++) lastUsed.record("key_a", at(i));
+    for (let i = 0; i < 1_000; i++) lastUsed.record(stateOf("key_a"), at(i));
     await nextBatch();
     expect(batches).toEqual([new Map([["key_a", at(999)]])]);
+  });
+
+  it("a key whose state was read again after a change has one time, the last", async () => {
+    lastUsed.record({ keyId: "key_a" }, at(2));
+    lastUsed.record({ keyId: "key_a" }, at(3));
+    lastUsed.record({ keyId: "key_a" }, at(1));
+    await nextBatch();
+    expect(batches).toEqual([new Map([["key_a", at(3)]])]);
+  });
+
+  it("a key that was locked is stored with the next batch, with a later time if it was used since", async () => {
+    lastUsed.record(stateOf("key_a"), at(1));
+    lastUsed.record(stateOf("key_b"), at(1));
+    store = async () => ["key_a"];
+    await nextBatch();
+    lastUsed.record(stateOf("key_a"), at(2));
+    store = async () => [];
+    await nextBatch();
+    await nextBatch();
+    expect(batches.slice(1)).toEqual([new Map([["key_a", at(2)]])]);
   });
 
   it("nothing is stored if no key is used", async () => {
@@ -58,16 +87,16 @@ describe("last-used times are stored in batches", () => {
     let used = 0;
     store = async () => {
       used += 1;
-      if (used < 1_000) lastUsed.record("key_a", at(used));
+      if (used < 1_000) lastUsed.record(stateOf("key_a"), at(used));
       return [];
     };
-    lastUsed.record("key_a", at(0));
+    lastUsed.record(stateOf("key_a"), at(0));
     await nextBatch();
     expect(batches.length).toBeLessThanOrEqual(2);
   });
 
   it("more keys than the maximum batch size are stored in several statements, each key once", async () => {
-    for (let i = 0; i < 25_000; i++) lastUsed.record(`key_${i}`, at(i));
+    for (let i = 0; i < 25_000; i++) lastUsed.record(stateOf(`key_${i}`), at(i));
     await vi.advanceTimersByTimeAsync(25_000); // 1 ms for each
     expect(batches.length).toBeGreaterThan(1);
     expect(batches.reduce((sum, { size }) => sum + size, 0)).toBe(25_000);
@@ -76,7 +105,7 @@ describe("last-used times are stored in batches", () => {
 
   it("with many keys in use, each is stored less often than every two seconds", async () => {
     for (let second = 0; second < 30; second++) {
-      for (let i = 0; i < 10_000; i++) lastUsed.record(`key_${i}`, at(second));
+      for (let i = 0; i < 10_000; i++) lastUsed.record(stateOf(`key_${i}`), at(second));
       await vi.advanceTimersByTimeAsync(1_000);
     }
     const writes = batches.reduce((sum, { size }) => sum + size, 0);
@@ -85,8 +114,8 @@ describe("last-used times are stored in batches", () => {
   });
 
   it("an earlier time that is recorded later never replaces a later one", async () => {
-    lastUsed.record("key_a", at(10));
-    lastUsed.record("key_a", at(9));
+    lastUsed.record(stateOf("key_a"), at(10));
+    lastUsed.record(stateOf("key_a"), at(9));
     await nextBatch();
     expect(batches).toEqual([new Map([["key_a", at(10)]])]);
   });
@@ -94,9 +123,9 @@ describe("last-used times are stored in batches", () => {
   it("no second batch is sent while one is in flight, however slow the store is", async () => {
     let finish = () => {};
     store = () => new Promise((resolve) => (finish = () => resolve([])));
-    lastUsed.record("key_a", at(0));
+    lastUsed.record(stateOf("key_a"), at(0));
     await nextBatch();
-    lastUsed.record("key_b", at(1));
+    lastUsed.record(stateOf("key_b"), at(1));
     await vi.advanceTimersByTimeAsync(10 * intervalMs);
     expect(batches).toHaveLength(1);
     store = async () => [];
@@ -116,8 +145,8 @@ describe("retry: no time is lost if the store fails", () => {
 
   it("the batch is retried until it is stored; the begin and the end of the outage are logged once", async () => {
     store = failing;
-    lastUsed.record("key_a", at(1));
-    lastUsed.record("key_b", at(2));
+    lastUsed.record(stateOf("key_a"), at(1));
+    lastUsed.record(stateOf("key_b"), at(2));
     await vi.advanceTimersByTimeAsync(5 * intervalMs);
     const failures = batches.length;
     expect(failures).toBeGreaterThan(1);
@@ -137,11 +166,11 @@ describe("retry: no time is lost if the store fails", () => {
 
   it("a later time replaces one that could not be stored", async () => {
     store = async (uses) => {
-      lastUsed.record("key_a", at(5));
+      lastUsed.record(stateOf("key_a"), at(5));
       return uses.size > 0 ? failing() : [];
     };
-    lastUsed.record("key_a", at(1));
-    lastUsed.record("key_b", at(2));
+    lastUsed.record(stateOf("key_a"), at(1));
+    lastUsed.record(stateOf("key_b"), at(2));
     await nextBatch();
     store = async () => [];
     await nextBatch();
@@ -155,7 +184,7 @@ describe("retry: no time is lost if the store fails", () => {
 
   it("close stores the times that could not be stored before", async () => {
     store = failing;
-    lastUsed.record("key_a", at(1));
+    lastUsed.record(stateOf("key_a"), at(1));
     await nextBatch();
     store = async () => [];
     await lastUsed.close();
@@ -166,7 +195,7 @@ describe("retry: no time is lost if the store fails", () => {
 describe("the number of pending times is bounded", () => {
   const warned = () => logLines.filter((line) => line.includes("dropping")).length;
   const use = (from: number, count: number, second: number) => {
-    for (let i = from; i < from + count; i++) lastUsed.record(`key_${i}`, at(second));
+    for (let i = from; i < from + count; i++) lastUsed.record(stateOf(`key_${i}`), at(second));
   };
 
   it("times of further keys are dropped, which is logged once; those of pending keys are still updated", async () => {
@@ -202,9 +231,9 @@ describe("close (graceful shutdown)", () => {
   it("stores all pending times, also those that are recorded while a batch is in flight", async () => {
     let finish = () => {};
     store = () => new Promise((resolve) => (finish = () => resolve([])));
-    lastUsed.record("key_a", at(0));
+    lastUsed.record(stateOf("key_a"), at(0));
     await nextBatch();
-    lastUsed.record("key_b", at(1));
+    lastUsed.record(stateOf("key_b"), at(1));
     const closed = lastUsed.close();
     store = async () => [];
     finish();
@@ -219,7 +248,7 @@ describe("close (graceful shutdown)", () => {
 
   it("resolves even if the store fails", async () => {
     store = () => Promise.reject(new Error("Postgres is away"));
-    lastUsed.record("key_a", at(1));
+    lastUsed.record(stateOf("key_a"), at(1));
     await expect(lastUsed.close()).resolves.toBeUndefined();
   });
 });

@@ -59,7 +59,7 @@ beforeEach(() => {
       recheck: found,
       mayHaveImports: () => false,
     },
-    lastUsed: { record: (keyId) => void recorded.push(keyId) },
+    lastUsed: { record: ({ keyId }) => void recorded.push(keyId) },
     counters: {
       async check(group) {
         checked.push(group);

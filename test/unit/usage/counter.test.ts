@@ -14,8 +14,10 @@ let batches: CountBatch[];
 let store: (batch: CountBatch) => Promise<void>;
 let counter: VerificationCounter;
 let logLines: string[];
+let states: Map<string, { keyId: string; identityId: string | null; workspaceId: string }>;
 
 beforeEach(() => {
+  states = new Map();
   vi.useFakeTimers();
   batches = [];
   logLines = [];
@@ -33,11 +35,13 @@ afterEach(async () => {
 });
 
 const nextBatch = () => vi.advanceTimersByTimeAsync(intervalMs);
-const keyOf = (keyId: string, identityId: string | null = null, workspaceId = "ws_1") => ({
-  keyId,
-  identityId,
-  workspaceId,
-});
+/** The cached state of a key: the same object for the same key, until it changes. */
+function keyOf(keyId: string, identityId: string | null = null, workspaceId = "ws_1") {
+  const id = `${keyId} ${identityId} ${workspaceId}`;
+  const state = states.get(id) ?? { keyId, identityId, workspaceId };
+  states.set(id, state);
+  return state;
+}
 const unreachable = () => Promise.reject(Object.assign(new Error("Postgres is away"), { code: "ECONNREFUSED" }));
 
 /** The rows of all batches that were stored, each batch once, as the store does it. */
@@ -91,6 +95,28 @@ describe("verifications are counted", () => {
     for (const id of ["key_a", "id_1"]) {
       expect(["", "path=/a", "region=eu"].map((tag) => validOf(id, tag))).toEqual([2, 2, 1]);
     }
+  });
+
+  it("in one row for a key whose state was read again after a change", async () => {
+    for (const tag of ["a", "a", "b"]) counter.count({ ...keyOf("key_a", "id_1") }, VALID, [tag]);
+    await nextBatch();
+    for (const id of ["key_a", "id_1"]) {
+      expect(["", "a", "b"].map((tag) => validOf(id, tag))).toEqual([3, 2, 1]);
+    }
+    expect(stored()).toHaveLength(6);
+  });
+
+  it("also while a flush is storing others of the same key", async () => {
+    let finish = () => {};
+    store = () => new Promise((resolve) => (finish = resolve));
+    for (let key = 0; key < 1_000; key++) counter.count(keyOf(`key_${key}`, "id_1"), VALID, ["a"]);
+    await nextBatch();
+    for (let key = 0; key < 1_000; key++) counter.count(keyOf(`key_${key}`, "id_1"), VALID, ["a"]);
+    store = async () => {};
+    finish();
+    await vi.advanceTimersByTimeAsync(5 * intervalMs);
+    for (const id of ["key_0", "key_999"]) expect([validOf(id), validOf(id, "a")]).toEqual([2, 2]);
+    expect([validOf("id_1"), validOf("id_1", "a")]).toEqual([2_000, 2_000]);
   });
 
   it("but not those of keys that do not exist", async () => {
@@ -179,7 +205,7 @@ describe("the memory of counts is bounded", () => {
     for (let key = 0; key < 10_000; key++) counter.count(keyOf(`key_${key}`, null, "ws_large"), VALID, tags);
     for (let key = 0; key < 1_000; key++) counter.count(keyOf(`other_${key}`, null, "ws_other"), VALID, ["a"]);
     store = async () => {};
-    await nextBatch();
+    await vi.advanceTimersByTimeAsync(10 * intervalMs);
     const rows = stored();
     const bytes = rows.reduce((sum, { tag }) => sum + 300 + 2 * tag.length, 0);
     expect(bytes).toBeLessThanOrEqual(32 * 2 ** 20);
