@@ -215,8 +215,9 @@ describe("the memory of counts is bounded", () => {
   });
 
   it("after a flush, there is memory again, and the next overflow is logged again", async () => {
+    const tags = Array.from({ length: 100 }, (_, index) => `${index} ${"x".repeat(1_000)}`);
     const fill = (round: number) => {
-      for (let key = 0; key < 60_000; key++) counter.count(keyOf(`key_${round}_${key}`), VALID, []);
+      for (let key = 0; key < 100; key++) counter.count(keyOf(`key_${round}_${key}`), VALID, tags);
     };
     fill(1);
     expect(warnings()).toBe(1);
