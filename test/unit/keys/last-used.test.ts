@@ -65,16 +65,20 @@ describe("last-used times are stored in batches", () => {
     expect(batches).toEqual([new Map([["key_a", at(3)]])]);
   });
 
-  it("a key that was locked is stored with the next batch, with a later time if it was used since", async () => {
-    lastUsed.record(stateOf("key_a"), at(1));
-    lastUsed.record(stateOf("key_b"), at(1));
-    store = async () => ["key_a"];
+  it("keys that were locked are stored with the next batch, with a later time if they were used since", async () => {
+    for (const key of ["key_a", "key_b", "key_c"]) lastUsed.record(stateOf(key), at(1));
+    store = async () => ["key_a", "key_b"];
     await nextBatch();
-    lastUsed.record(stateOf("key_a"), at(2));
+    lastUsed.record(stateOf("key_b"), at(2));
     store = async () => [];
     await nextBatch();
     await nextBatch();
-    expect(batches.slice(1)).toEqual([new Map([["key_a", at(2)]])]);
+    expect(batches.slice(1)).toEqual([
+      new Map([
+        ["key_a", at(1)],
+        ["key_b", at(2)],
+      ]),
+    ]);
   });
 
   it("nothing is stored if no key is used", async () => {

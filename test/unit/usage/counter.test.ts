@@ -110,7 +110,8 @@ describe("verifications are counted", () => {
     let finish = () => {};
     store = () => new Promise((resolve) => (finish = resolve));
     for (let key = 0; key < 1_000; key++) counter.count(keyOf(`key_${key}`, "id_1"), VALID, ["a"]);
-    await nextBatch();
+    await vi.advanceTimersByTimeAsync(5 * intervalMs); // 1 ms for each row
+    expect(batches).toHaveLength(1);
     for (let key = 0; key < 1_000; key++) counter.count(keyOf(`key_${key}`, "id_1"), VALID, ["a"]);
     store = async () => {};
     finish();
@@ -227,6 +228,16 @@ describe("the memory of counts is bounded", () => {
     await nextBatch();
     expect(stored().length).toBe(2 * before);
     expect(warnings()).toBe(2);
+  });
+
+  it("a key that is verified all the time takes the memory of one row, and one for each tag", async () => {
+    for (let times = 0; times < 100_000; times++) counter.count(keyOf("key_a", "id_1"), VALID, ["a"]);
+    await nextBatch();
+    expect(warnings()).toBe(0);
+    expect(["key_a", "id_1"].map((id) => [validOf(id), validOf(id, "a")])).toEqual([
+      [100_000, 100_000],
+      [100_000, 100_000],
+    ]);
   });
 
   it("a key has at most 100 tags", async () => {
