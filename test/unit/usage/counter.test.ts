@@ -199,11 +199,11 @@ describe("the memory of counts is bounded", () => {
   it("a workspace with too many keys and tags loses counts, which is logged once; other workspaces lose none", async () => {
     store = unreachable;
     const tags = Array.from({ length: 10 }, (_, index) => `${index} ${"x".repeat(120)}`);
-    for (let key = 0; key < 10_000; key++) counter.count(keyOf(`key_${key}`, null, "ws_large"), VALID, tags);
+    for (let key = 0; key < 10_000; key++) counter.count(keyOf(`key_${key}`, `id_${key}`, "ws_large"), VALID, tags);
     for (let key = 0; key < 1_000; key++) counter.count(keyOf(`other_${key}`, null, "ws_other"), VALID, ["a"]);
     expect(warnings()).toBe(1);
     await vi.advanceTimersByTimeAsync(3 * intervalMs);
-    for (let key = 0; key < 10_000; key++) counter.count(keyOf(`key_${key}`, null, "ws_large"), VALID, tags);
+    for (let key = 0; key < 10_000; key++) counter.count(keyOf(`key_${key}`, `id_${key}`, "ws_large"), VALID, tags);
     for (let key = 0; key < 1_000; key++) counter.count(keyOf(`other_${key}`, null, "ws_other"), VALID, ["a"]);
     store = async () => {};
     await vi.advanceTimersByTimeAsync(10 * intervalMs);
