@@ -19,7 +19,7 @@ describe("a generated id", () => {
   });
 
   it("is unique and sorts after the previous one, also within a millisecond", () => {
-    const ids = Array.from({ length: 100_000 }, () => mintId("req"));
+    const ids = Array.from({ length: 20_000 }, () => mintId("req"));
     expect(new Set(ids).size).toBe(ids.length);
     expect(ids).toEqual([...ids].sort());
   });

@@ -50,8 +50,8 @@ describe("a minted secret", () => {
     expect(hashSecret("abc")).toBe("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   });
 
-  it("is never minted twice, and always well-formed (10,000 times)", () => {
-    const minted = Array.from({ length: 10_000 }, () => mintSecret().plaintext);
+  it("is never minted twice, and always well-formed (2,000 times)", () => {
+    const minted = Array.from({ length: 2_000 }, () => mintSecret().plaintext);
     expect(new Set(minted).size).toBe(minted.length);
     expect(minted.filter((plaintext) => !isWellFormedSecret(plaintext))).toEqual([]);
   });
@@ -125,7 +125,7 @@ describe("for any prefix", () => {
   const prefix = fc.stringMatching(/^[A-Za-z0-9_]{1,16}$/);
   const character = fc.oneof(
     fc.constantFrom(...alphabet, "_"),
-    fc.string({ unit: "binary", minLength: 1, maxLength: 1 }),
+    fc.nat(0x10ffff).map((codePoint) => String.fromCodePoint(codePoint)),
   );
   const format = /^[A-Za-z0-9_]{1,16}_[0-9A-Za-z]{39,349}$/;
 
@@ -166,7 +166,7 @@ describe("for any prefix", () => {
         fc.pre(text.charAt(at) !== other);
         expect(isWellFormedSecret(text.slice(0, at) + other + text.slice(at + 1))).toBe(false);
       }),
-      { numRuns: 2_000 },
+      { numRuns: 1_000 },
     );
   });
 
@@ -180,7 +180,7 @@ describe("for any prefix", () => {
         const matches = acrossEdge && checksumOf(typed.slice(0, -6)) === typed.slice(-6);
         expect(isWellFormedSecret(typed)).toBe(matches);
       }),
-      { numRuns: 2_000 },
+      { numRuns: 1_000 },
     );
   });
 
@@ -193,7 +193,7 @@ describe("for any prefix", () => {
         const typed = before + inserted + text.slice(at);
         expect(isWellFormedSecret(typed)).toBe(format.test(typed) && crc32(before + inserted) === crc32(before));
       }),
-      { numRuns: 2_000 },
+      { numRuns: 1_000 },
     );
   });
 
@@ -205,7 +205,7 @@ describe("for any prefix", () => {
         const typed = before + text.slice(at + 1);
         expect(isWellFormedSecret(typed)).toBe(format.test(typed) && crc32(before + text.charAt(at)) === crc32(before));
       }),
-      { numRuns: 2_000 },
+      { numRuns: 1_000 },
     );
   });
 });

@@ -254,7 +254,7 @@ describe("before old changes are forgotten", () => {
   });
 
   it("every cached value is confirmed in time, while values change and are looked up again", async () => {
-    const values = 10_000;
+    const values = 2_000;
     const random = createRandom(1);
     const anyId = () => `workspace ${Math.floor(random.between(0, values))}`;
     changeLog = createChangeLog(upTo(0), "first", values / 10);
