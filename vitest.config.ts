@@ -39,8 +39,20 @@ export default defineConfig({
     // for each of them, not for each file: every file opens its own applications and databases anyway.
     maxWorkers: 3,
     isolate: false,
+    sequence: { groupOrder: 1 },
     projects: [
-      { extends: true, test: { name: "unit", include: [unit] } },
+      {
+        extends: true,
+        // These wait for nothing, so they have one worker for each core, and run before the others. A larger space for new
+        // objects saves a tenth of their CPU time.
+        test: {
+          name: "unit",
+          include: [unit],
+          maxWorkers: 2,
+          sequence: { groupOrder: 0 },
+          execArgv: ["--min-semi-space-size=64", "--max-semi-space-size=64"],
+        },
+      },
       {
         extends: true,
         test: {
@@ -54,7 +66,7 @@ export default defineConfig({
       {
         extends: true,
         // After the others, and one after the other: a round of fault injection must make enough calls to prove something.
-        test: { name: "replicas", include: replicas, globalSetup, maxWorkers: 1, sequence: { groupOrder: 1 } },
+        test: { name: "replicas", include: replicas, globalSetup, maxWorkers: 1, sequence: { groupOrder: 2 } },
       },
       { extends: true, test: { name: "robustness", include: [robustness], globalSetup } },
       { extends: true, test: { name: "e2e", include: [e2e], globalSetup, testTimeout: 120_000 } },
