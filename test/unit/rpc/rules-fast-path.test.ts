@@ -2,15 +2,17 @@ import {
   create,
   type DescField,
   type DescMessage,
+  type DescOneof,
   getOption,
   type MessageInitShape,
   ScalarType,
 } from "@bufbuild/protobuf";
+import { FieldMaskSchema } from "@bufbuild/protobuf/wkt";
 import { createValidator } from "@bufbuild/protovalidate";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { field as fieldRules } from "../../../gen/buf/validate/validate_pb.js";
-import { VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
+import { UpdateKeyRequestSchema, VerifyKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { compileFastPath } from "../../../src/rpc/rules-fast-path.js";
 import { rpcs } from "../../support/rpcs.js";
 
@@ -33,7 +35,19 @@ const scalars: Partial<Record<ScalarType, (field: DescField) => fc.Arbitrary<unk
   [ScalarType.INT64]: () => numbers.map(BigInt),
 };
 
+/** Masks with paths that the rules name, a part of one, and another one. */
+function masks(field: DescField): fc.Arbitrary<unknown> {
+  const { type } = getOption(field, fieldRules);
+  const named = type.case === "fieldMask" ? type.value.in : [];
+  const paths = fc.subarray([...named, "credits.other", "unknown", ""], { maxLength: 3 });
+  return fc.option(
+    paths.map((chosen) => ({ paths: chosen })),
+    { nil: undefined },
+  );
+}
+
 function values(field: DescField): fc.Arbitrary<unknown> {
+  if (field.message?.typeName === FieldMaskSchema.typeName) return masks(field);
   if (field.fieldKind === "message") return fc.constantFrom(undefined, {});
   if (field.fieldKind === "map") return fc.constant({});
   const single = field.message ? fc.constant({}) : (scalars[field.scalar as ScalarType]?.(field) ?? numbers);
@@ -41,9 +55,18 @@ function values(field: DescField): fc.Arbitrary<unknown> {
   return fc.option(single, { nil: undefined });
 }
 
+function choices(oneof: DescOneof): fc.Arbitrary<unknown> {
+  const set = oneof.fields.map((field) =>
+    values(field).map((value) => (value === undefined ? { case: undefined } : { case: field.localName, value })),
+  );
+  return fc.oneof(fc.constant({ case: undefined }), ...set);
+}
+
 function messages(schema: DescMessage) {
   const fields = schema.fields.filter(({ oneof }) => oneof === undefined);
-  const members = fc.record(Object.fromEntries(fields.map((field) => [field.localName, values(field)])));
+  const single = fields.map((field) => [field.localName, values(field)] as const);
+  const oneofs = schema.oneofs.map((oneof) => [oneof.localName, choices(oneof)] as const);
+  const members = fc.record(Object.fromEntries([...single, ...oneofs]));
   return members.map((each) => create(schema, each as MessageInitShape<DescMessage>));
 }
 
@@ -74,6 +97,25 @@ it("the fast path accepts a usual request of VerifyKey, and no request with a ru
     { tags: ["a"] },
     { ratelimits: [{}] },
   ]) {
+    expect(accepts(refused), JSON.stringify(refused)).toBe(false);
+  }
+});
+
+it("the fast path accepts a usual request of UpdateKey, and no request with another rule to check", () => {
+  const isAccepted = compileFastPath(UpdateKeyRequestSchema);
+  const accepts = (members: MessageInitShape<typeof UpdateKeyRequestSchema>) =>
+    isAccepted(create(UpdateKeyRequestSchema, { keyId: "key_1", ...members }));
+  expect(accepts({})).toBe(true);
+  expect(accepts({ name: "a", enabled: false, updateMask: { paths: ["name", "enabled"] } })).toBe(true);
+  for (const refused of [
+    { name: "" },
+    { owner: { case: "identityId", value: "" } },
+    { owner: { case: "externalId", value: "a" } },
+    { updateMask: { paths: ["name", "unknown"] } },
+    { updateMask: { paths: ["credits.other"] } },
+    { scopes: ["a"] },
+    { credits: {} },
+  ] satisfies MessageInitShape<typeof UpdateKeyRequestSchema>[]) {
     expect(accepts(refused), JSON.stringify(refused)).toBe(false);
   }
 });
