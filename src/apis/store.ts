@@ -5,9 +5,9 @@ import { insertIdempotencyRecord } from "../idempotency/store.js";
 import type { PageRequest } from "../pagination.js";
 import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
-import { textArrayParameter } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf } from "../storage/postgres/paging.js";
+import { textArrayParameter } from "../storage/postgres/sql.js";
 
 /** A stored API. */
 export interface ApiRow {
@@ -81,7 +81,7 @@ export function createApisStore(db: Database, quotas: Quotas) {
             checked as materialized (
               select case
                 when exists (select from keys where key_id = ${keyId} and api_id = (before).api_id) then 'of caller'
-                when has_keys_beyond((before).api_id, ${textArrayParameter(sql, scopes)}) then 'exceeds caller'
+                when has_keys_beyond((before).api_id, ${textArrayParameter(scopes)}) then 'exceeds caller'
               end as refusal from before),
             deleted as (
               update apis set deleted_at = now(), name = '' from before, checked

@@ -4,9 +4,9 @@ import type { Actor } from "../call/context.js";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../pagination.js";
 import { callerUnchanged } from "../revocation/authorized-key.js";
-import type { Fragment, Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import type { Fragment, Statement } from "../storage/postgres/sql.js";
 
 /** A stored audit event. */
 export interface EventRow extends Omit<Actor, "key"> {

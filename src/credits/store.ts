@@ -1,6 +1,7 @@
 import type { AuditFact } from "../audit/store.js";
-import { errorCodeOf, type Fragment, type Statement } from "../storage/postgres/connection.js";
+import { errorCodeOf } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
+import type { Fragment, Statement } from "../storage/postgres/sql.js";
 
 /** The credits of a key, with the refill that is due. */
 export interface Credits {

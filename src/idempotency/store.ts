@@ -2,8 +2,9 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Call, IdempotencyRecord } from "../call/call.js";
 import type { AuthorizedKey } from "../call/context.js";
 import { callerUnchanged } from "../revocation/authorized-key.js";
-import { type Fragment, isUniqueViolation, type Statement } from "../storage/postgres/connection.js";
+import { isUniqueViolation } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
+import type { Fragment, Statement } from "../storage/postgres/sql.js";
 
 /** A stored response. */
 export interface StoredResponse {

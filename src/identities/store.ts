@@ -7,9 +7,9 @@ import type { PageRequest } from "../pagination.js";
 import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import type { RateLimitSettings } from "../revocation/key-state.js";
-import { type Fragment, jsonParameter, type Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
+import { type Fragment, jsonParameter, type Statement } from "../storage/postgres/sql.js";
 
 /** A stored identity. */
 export interface IdentityRow {
@@ -41,19 +41,12 @@ export type IdentitiesStore = ReturnType<typeof createIdentitiesStore>;
 export function createIdentitiesStore(db: Database, quotas: Quotas) {
   const columns = (sql: Statement) => sql`identity_id, external_id, meta, ratelimits, created_at, updated_at`;
 
-  // Written out, because getIdentity is frequent: a statement composed of fragments costs twice as much.
-  const find = {
-    identityId: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
-      select identity_id, external_id, meta, ratelimits, created_at, updated_at from identities
-      where workspace_id = ${workspaceId} and identity_id = ${value} and deleted_at is null`,
-    externalId: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
-      select identity_id, external_id, meta, ratelimits, created_at, updated_at from identities
-      where workspace_id = ${workspaceId} and external_id = ${value} and deleted_at is null`,
+  const conditions = {
+    identityId: (sql: Statement, value: string) => sql`identity_id = ${value}`,
+    externalId: (sql: Statement, value: string) => sql`external_id = ${value}`,
     // If one identity's externalId equals another's identityId, the identityId wins.
-    identity: (sql: Statement, workspaceId: string, value: string) => sql<IdentityRow[]>`
-      select identity_id, external_id, meta, ratelimits, created_at, updated_at from identities
-      where workspace_id = ${workspaceId} and (identity_id = ${value} or external_id = ${value}) and deleted_at is null
-      order by identity_id = ${value} desc limit 1`,
+    identity: (sql: Statement, value: string) => sql`
+      (identity_id = ${value} or external_id = ${value}) order by identity_id = ${value} desc limit 1`,
   };
 
   return {
@@ -85,7 +78,12 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
       workspaceId: string,
       reference: IdentityReference,
     ): Promise<IdentityRow | undefined> {
-      const [row] = await db.readOne(call, (sql) => find[reference.case](sql, workspaceId, reference.value));
+      const [row] = await db.readOne(
+        call,
+        (sql) => sql<IdentityRow[]>`
+        select ${columns(sql)} from identities
+        where workspace_id = ${workspaceId} and deleted_at is null and ${conditions[reference.case](sql, reference.value)}`,
+      );
       return row;
     },
 
@@ -164,8 +162,8 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
 /** Assigns only the changed columns. */
 function assignments(sql: Statement, { meta, ratelimits }: IdentityChanges): Fragment {
   return [
-    meta !== undefined && sql`meta = ${jsonParameter(sql, meta)}`,
-    ratelimits !== undefined && sql`ratelimits = ${jsonParameter(sql, ratelimits)}`,
+    meta !== undefined && sql`meta = ${jsonParameter(meta)}`,
+    ratelimits !== undefined && sql`ratelimits = ${jsonParameter(ratelimits)}`,
   ].reduce<Fragment>((all, one) => (one ? sql`${all}, ${one}` : all), sql`updated_at = now()`);
 }
 
@@ -179,7 +177,7 @@ export function insertion(sql: Statement, identity: NewIdentity): Fragment {
   const { identityId, workspaceId, externalId, meta, ratelimits } = identity;
   return sql`
     insert into identities (identity_id, workspace_id, external_id, meta, ratelimits, created_at, updated_at)
-    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonParameter(sql, meta)}, ${jsonParameter(sql, ratelimits)},
+    select ${identityId}, ${workspaceId}, ${externalId}, ${jsonParameter(meta)}, ${jsonParameter(ratelimits)},
       now(), now()`;
 }
 

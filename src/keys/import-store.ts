@@ -9,8 +9,9 @@ import { mintId } from "../ids.js";
 import type { Quotas } from "../quotas/quotas.js";
 import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import type { RateLimitSettings } from "../revocation/key-state.js";
-import { isUniqueViolation, jsonParameter, textArrayParameter } from "../storage/postgres/connection.js";
+import { isUniqueViolation } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
+import { jsonParameter, textArrayParameter } from "../storage/postgres/sql.js";
 import { selectRoles } from "./statement-parts.js";
 
 /** A key of another service, to be stored by the hash of its secret. */
@@ -67,7 +68,7 @@ export function createImportStore(db: Database, quotas: Quotas) {
         call,
         (sql) => sql<ImportReferences[]>`
         with given as materialized (
-            select decode(given, 'hex') as hash from unnest(${textArrayParameter(sql, hashes)}) as given)
+            select decode(given, 'hex') as hash from unnest(${textArrayParameter(hashes)}) as given)
         select array(
             select encode(hash, 'hex') from keys where hash = any (array(select hash from given))
             union select encode(hash, 'hex') from removed_imports
@@ -123,12 +124,12 @@ export function createImportStore(db: Database, quotas: Quotas) {
         // Identities and keys are inserted in an order that does not depend on the request: two imports do not deadlock.
         return sql<(QuotaCheck & { apiExists: boolean; rolesExist: boolean })[]>`
           with given as materialized (
-              select * from json_to_recordset(${jsonParameter(sql, rows)}) as given (
+              select * from json_to_recordset(${jsonParameter(rows)}) as given (
                 position int, "eventId" text, "keyId" text, hash text, name text, enabled boolean, permissions json,
                 "roleIds" json, ratelimits json, credits json, "creditsEventId" text, "externalId" text, meta json,
                 "expiresAt" timestamptz)),
             given_owners as materialized (
-              select * from json_to_recordset(${jsonParameter(sql, owners)}) as given_owners (
+              select * from json_to_recordset(${jsonParameter(owners)}) as given_owners (
                 "externalId" text, "identityId" text, "eventId" text)),
             quota as (select ${reachedQuota(sql, quotas, workspaceId, growth)} as reached),
             found_api as (
@@ -136,7 +137,7 @@ export function createImportStore(db: Database, quotas: Quotas) {
               for key share),
             found_roles as (
               select role_id from roles
-              where workspace_id = ${workspaceId} and role_id = any (${textArrayParameter(sql, roleIds)})
+              where workspace_id = ${workspaceId} and role_id = any (${textArrayParameter(roleIds)})
                 and deleted_at is null for key share),
             checked as materialized (
               select reached, ${apiId}::text is null or exists (select from found_api) as api_exists,

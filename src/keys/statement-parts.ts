@@ -2,7 +2,7 @@ import type { AuditFact } from "../audit/store.js";
 import { creditsOfKey, endsCredits } from "../credits/store.js";
 import { apiNotFound, roleNotFound } from "../errors.js";
 import { idOf, insertion } from "../identities/store.js";
-import { type Fragment, jsonParameter, type Statement, textArrayParameter } from "../storage/postgres/connection.js";
+import { type Fragment, jsonParameter, type Statement, textArrayParameter } from "../storage/postgres/sql.js";
 import type { ChangedKey, KeyChanges, KeyRow, NewKey, Owner } from "./rows.js";
 
 /**
@@ -92,8 +92,8 @@ export function keyCreation(sql: Statement, key: NewKey, owner: Fragment): Fragm
       insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, role_ids, api_id, ratelimits,
         has_credits, identity_id, meta, expires_at, created_at, updated_at)
       select ${key.keyId}, ${key.workspaceId}, ${hashBytes(key.hash)}::bytea, ${key.start}, ${key.name}, ${key.enabled}::boolean,
-        ${textArrayParameter(sql, key.scopes)}, ${textArrayParameter(sql, key.permissions)}, ${roleIds(sql, key.roles)},
-        ${key.apiId}, ${jsonParameter(sql, key.ratelimits)}::json, ${key.credits !== null}::boolean, owner.*, ${key.meta && jsonParameter(sql, key.meta)}::json,
+        ${textArrayParameter(key.scopes)}, ${textArrayParameter(key.permissions)}, ${roleIds(sql, key.roles)},
+        ${key.apiId}, ${jsonParameter(key.ratelimits)}::json, ${key.credits !== null}::boolean, owner.*, ${key.meta && jsonParameter(key.meta)}::json,
         ${key.expiresAt}::timestamptz, now(), now()
       from (${owner}) as owner
       returning keys as created)`;
@@ -119,7 +119,7 @@ export function referenceParts(
   sql: Statement,
   { workspaceId, roles, apiId }: Pick<NewKey, "workspaceId" | "roles" | "apiId">,
 ) {
-  const given = textArrayParameter(sql, roles);
+  const given = textArrayParameter(roles);
   const noRole = roles.length === 0;
   const unknownRole = noRole
     ? sql`null::text`
@@ -140,7 +140,7 @@ export function referenceParts(
 
 /** Roles by their names or ids. No name has the form of an id. */
 export function selectRoles(sql: Statement, workspaceId: string, given: readonly string[]): Fragment {
-  const names = textArrayParameter(sql, given);
+  const names = textArrayParameter(given);
   return sql`
     select role_id, name from roles
     where workspace_id = ${workspaceId} and deleted_at is null and (role_id = any (${names}) or name = any (${names}))`;
@@ -154,7 +154,7 @@ export function refuseUnknownReferences(found: UnknownReferences | undefined): v
 
 /** The ids of the roles that the key keeps, and of those that `referenceParts` found. */
 function roleIds(sql: Statement, roles: readonly string[], kept: readonly string[] = []): Fragment {
-  const keptIds = textArrayParameter(sql, kept);
+  const keptIds = textArrayParameter(kept);
   if (roles.length === 0) return sql`${keptIds}::text[]`;
   return sql`(
     ${keptIds}::text[] || (select array_agg(role_id order by role_id) from found_roles where role_id <> all (${keptIds})))`;
@@ -225,12 +225,12 @@ export function assignments(sql: Statement, changes: KeyChanges): Fragment {
   return [
     credits !== undefined && sql`has_credits = ${credits !== null}`,
     roles !== undefined && sql`role_ids = ${roleIds(sql, roles, keptRoleIds)}`,
-    ratelimits !== undefined && sql`ratelimits = ${jsonParameter(sql, ratelimits)}`,
+    ratelimits !== undefined && sql`ratelimits = ${jsonParameter(ratelimits)}`,
     name !== undefined && sql`name = ${name}`,
     enabled !== undefined && sql`enabled = ${enabled}`,
-    scopes !== undefined && sql`scopes = ${textArrayParameter(sql, scopes)}`,
-    permissions !== undefined && sql`permissions = ${textArrayParameter(sql, permissions)}`,
-    meta !== undefined && sql`meta = ${meta && jsonParameter(sql, meta)}`,
+    scopes !== undefined && sql`scopes = ${textArrayParameter(scopes)}`,
+    permissions !== undefined && sql`permissions = ${textArrayParameter(permissions)}`,
+    meta !== undefined && sql`meta = ${meta && jsonParameter(meta)}`,
     expiresAt !== undefined &&
       sql`expires_at = ${expiresAt}, configured_expires_at = null, ended = ${endedBy(sql, expiresAt)}`,
     owner === undefined
@@ -252,8 +252,8 @@ export function onlyRemoves(sql: Statement, changes: KeyChanges): Fragment {
   // Without a rate limit, a key may do more; with other roles, too.
   if (ratelimits || roles?.length) return sql`false`;
   const isPart = (column: Fragment, given: readonly string[]) => sql`
-    ((before).${column} = ${textArrayParameter(sql, given)} or (before).${column} @> ${textArrayParameter(sql, given)}
-      and cardinality((before).${column}) > cardinality(${textArrayParameter(sql, given)}))`;
+    ((before).${column} = ${textArrayParameter(given)} or (before).${column} @> ${textArrayParameter(given)}
+      and cardinality((before).${column}) > cardinality(${textArrayParameter(given)}))`;
   return [
     scopes !== undefined && isPart(sql`scopes`, scopes),
     permissions !== undefined && isPart(sql`permissions`, permissions),

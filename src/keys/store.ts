@@ -17,9 +17,10 @@ import type { PageRequest } from "../pagination.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import { callerUnchanged } from "../revocation/authorized-key.js";
 import type { KeyRecord } from "../revocation/key-state.js";
-import type { InSnapshot, Statement } from "../storage/postgres/connection.js";
+import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
+import type { Statement } from "../storage/postgres/sql.js";
 import type { ChangedKey, KeyChanges, KeyFilter, KeyRow, KeyVersion, NewKey, Owner, Successor } from "./rows.js";
 import {
   assignments,

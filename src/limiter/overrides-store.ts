@@ -5,9 +5,10 @@ import { tooManyOverrides } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { PageRequest } from "../pagination.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
-import type { Fragment, InSnapshot, Statement } from "../storage/postgres/connection.js";
+import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf } from "../storage/postgres/paging.js";
+import type { Fragment, Statement } from "../storage/postgres/sql.js";
 import type { Override } from "./override-set.js";
 
 /** Which override: a namespace has at most one for an identifier. */

@@ -4,9 +4,9 @@ import type { Actor } from "../call/context.js";
 import { insertIdempotencyRecord } from "../idempotency/store.js";
 import type { PageRequest } from "../pagination.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
-import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
+import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/sql.js";
 import type { PermissionRow, PermissionsStore } from "./store.js";
 
 /** A stored role, with descriptions of its permissions. */
@@ -58,7 +58,7 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
           with quota as (select ${reachedQuota(sql, quotas, workspaceId, {})} as reached),
             added as (
               insert into roles (role_id, workspace_id, name, description, permissions, created_at)
-              select ${roleId}, ${workspaceId}, ${name}, ${description}, ${textArrayParameter(sql, permissions)}, now()
+              select ${roleId}, ${workspaceId}, ${name}, ${description}, ${textArrayParameter(permissions)}, now()
               from quota where reached is null
               on conflict (workspace_id, name) where deleted_at is null do nothing returning roles as added),
             events as (${insertAuditEvents(sql, actor, ["role.create", event])})
@@ -89,7 +89,7 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
         call,
         (sql) => sql<StoredRole[]>`
         select ${roleColumns(sql)} from roles
-        where workspace_id = ${workspaceId} and name = any (${textArrayParameter(sql, names)}) and deleted_at is null
+        where workspace_id = ${workspaceId} and name = any (${textArrayParameter(names)}) and deleted_at is null
         order by name`,
       );
       return describeRoles(call, workspaceId, found, { withDescription: false });
@@ -126,7 +126,7 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
     ): Promise<boolean> {
       const [row] = await db.run(call, (sql) => {
         const event = updateFacts(sql, sql`role_id`);
-        const given = textArrayParameter(sql, permissions);
+        const given = textArrayParameter(permissions);
         // No quota applies to a change that only removes permissions: it must be possible at any time. It can be repeated
         // only as often as there are permissions.
         const onlyRemoves = sql`(

@@ -4,9 +4,9 @@ import type { Actor } from "../call/context.js";
 import { insertIdempotencyRecord } from "../idempotency/store.js";
 import { maxPageBytes, type PageRequest } from "../pagination.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
-import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
+import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/sql.js";
 
 /** A permission of a key or a role. All but the slug is null if the catalogue does not contain it. */
 export interface PermissionRow {
@@ -153,7 +153,7 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
             select granted.slug, position, permission_id, name, ${description} as description,
               sum(octet_length(name) + coalesce(octet_length(${description}), 0))
                 over (order by position rows between unbounded preceding and 1 preceding) as bytes_before
-            from unnest(${textArrayParameter(sql, slugs)}) with ordinality as granted (slug, position)
+            from unnest(${textArrayParameter(slugs)}) with ordinality as granted (slug, position)
               left join lateral (
                 select * from permissions
                 where workspace_id = ${workspaceId} and permissions.slug = granted.slug offset 0) as catalogued on true

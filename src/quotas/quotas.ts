@@ -1,5 +1,5 @@
 import { quotaExceeded } from "../errors.js";
-import type { Fragment, Statement } from "../storage/postgres/connection.js";
+import type { Fragment, Statement } from "../storage/postgres/sql.js";
 
 /** The quotas of one workspace. */
 export interface Quotas {

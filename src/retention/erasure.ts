@@ -1,5 +1,5 @@
-import type { Fragment, Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
+import type { Fragment, Statement } from "../storage/postgres/sql.js";
 import { type Batch, batchSize, takeTurn } from "./store.js";
 
 /**

@@ -1,7 +1,7 @@
 import { insertAuditEvents } from "../audit/store.js";
 import { mintId } from "../ids.js";
-import { type Statement, textArrayParameter } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
+import { type Statement, textArrayParameter } from "../storage/postgres/sql.js";
 
 /** How many rows one statement removes: a few milliseconds of work. */
 export const batchSize = 500;
@@ -109,7 +109,7 @@ export function createRetentionStore(db: Database) {
                 where deleted_at is not null and keys_deleted_at is null and (select mine from turn)
                 order by deleted_at, api_id limit ${maxApis}) as oldest),
             scanned as materialized (
-              select key_id, place, number, (${textArrayParameter(sql, eventIds)}::text[])[number] as event_id from (
+              select key_id, place, number, (${textArrayParameter(eventIds)}::text[])[number] as event_id from (
                 select key_id, place, row_number() over (order by place, key_id)::int as number
                 from api cross join lateral (
                   select key_id from keys

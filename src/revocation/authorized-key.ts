@@ -1,5 +1,6 @@
 import type { AuthorizedKey } from "../call/context.js";
-import { errorCodeOf, type Fragment, type Statement, textArrayParameter } from "../storage/postgres/connection.js";
+import { errorCodeOf } from "../storage/postgres/connection.js";
+import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/sql.js";
 import type { KeyState } from "./key-state.js";
 
 /** The code of require_caller_unchanged(). */
@@ -15,7 +16,7 @@ export function callerUnchanged(sql: Statement, key: AuthorizedKey | undefined):
   if (key === undefined) return sql`true`;
   // A subquery is evaluated even if there are no rows to apply the condition to.
   return sql`
-    (select require_caller_unchanged(${key.keyId}, ${textArrayParameter(sql, key.scopes)}, ${key.expiresAt}::timestamptz))`;
+    (select require_caller_unchanged(${key.keyId}, ${textArrayParameter(key.scopes)}, ${key.expiresAt}::timestamptz))`;
 }
 
 /** The same condition for the present state of the calling key in memory. Undefined: the key does not exist. */

@@ -1,5 +1,5 @@
-import type { Fragment, Statement } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
+import type { Fragment, Statement } from "../storage/postgres/sql.js";
 import { allRowsOf } from "./change-log.js";
 import { parseSnapshot, type Snapshot } from "./snapshot.js";
 
@@ -110,7 +110,8 @@ export function createChangeStore(db: Database) {
           lock table keys, identities, apis, roles, override_versions, workspaces, removals, cluster_state
           in share row exclusive mode`;
         for (const table of stampedTables) {
-          await sql`update ${sql(table)} set changed_xid = '0' where ${isForeign(sql)}`;
+          await sql`
+            update ${sql(table)} set changed_xid = '0' where changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
         }
         await sql`update cluster_state set forgotten_xid = '0', cache_secret = new_cache_secret()`;
       });

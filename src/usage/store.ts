@@ -1,6 +1,6 @@
 import type { Call } from "../call/call.js";
-import { jsonParameter } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
+import { jsonParameter } from "../storage/postgres/sql.js";
 
 /** How many verifications had each result. */
 export interface Counts<Count = number> {
@@ -90,7 +90,7 @@ export function createUsageStore(db: Database) {
                 select true from verification_counts as there
                 where there.resource_id = "resourceId" and there.tag = counted.tag and there.hour = fresh.hour
               ) is null as is_new_tag
-            from fresh, json_to_recordset(${jsonParameter(sql, rows)}) as counted (
+            from fresh, json_to_recordset(${jsonParameter(rows)}) as counted (
               "resourceId" text collate "C", tag text collate "C", "workspaceId" text, valid bigint, "rateLimited" bigint,
               "usageExceeded" bigint, "insufficientPermissions" bigint, disabled bigint, expired bigint)),
           numbered as (

@@ -6,8 +6,9 @@ import type { NewKey } from "../keys/rows.js";
 import { keyCreated, keyCreation } from "../keys/statement-parts.js";
 import type { PageRequest } from "../pagination.js";
 import type { WorkspaceState } from "../revocation/key-state.js";
-import type { Fragment, InSnapshot, Statement } from "../storage/postgres/connection.js";
+import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
+import type { Fragment, Statement } from "../storage/postgres/sql.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
 export interface WorkspaceRow {

@@ -21,7 +21,6 @@ const privateAccess = [
 /** Casts between public types. They reach nothing private. */
 const publicCasts = [
   "const members = message as unknown as Record<string, unknown>;", // the fields of a generated message
-  "query = build(connection.sql) as unknown as PendingQuery<Row[]>;",
   "resolve(rows as unknown as RowList<T>);",
 ];
 

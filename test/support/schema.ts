@@ -1,6 +1,7 @@
+import type { ISql } from "postgres";
 import { mintId } from "../../src/ids.js";
 import { mintSecret } from "../../src/keys/secret.js";
-import { connectPostgres, poolSettings, type Sql, type Statement } from "../../src/storage/postgres/connection.js";
+import { connectPostgres, poolSettings, type Sql } from "../../src/storage/postgres/connection.js";
 import { type Database, openDatabase } from "../../src/storage/postgres/database.js";
 import { migrate } from "../../src/storage/postgres/migrate.js";
 import { createDatabase } from "./harness.js";
@@ -62,7 +63,7 @@ export async function openSchema(given?: { url: string; drop(): Promise<void> })
 }
 
 /** Disables a workspace as the store does, on the given connection. */
-export async function disableRow(on: Statement, workspaceId: string): Promise<void> {
+export async function disableRow(on: ISql, workspaceId: string): Promise<void> {
   await on`
     update workspaces set disabled_at = now(), disabled_reason = 'OWNER_REQUEST' where workspace_id = ${workspaceId}`;
 }

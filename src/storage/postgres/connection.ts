@@ -1,28 +1,12 @@
-import type { JsonObject } from "@bufbuild/protobuf";
 import postgres from "postgres";
 import { fairRules, type PoolRules } from "./shares.js";
+import { textArrayType } from "./sql.js";
 
 /** A pool of connections. Columns come back in camelCase, bigint as bigint. */
 export type Sql = postgres.Sql<{ bigint: bigint }>;
 
-/** Builds and runs statements on one connection. */
-export type Statement = postgres.ISql<{ bigint: bigint }>;
-
 /** A row with the snapshot it was read in, as text of PostgreSQL. */
 export type InSnapshot<T> = T & { readonly snapshot: string };
-
-/** A part of a statement. */
-export type Fragment = postgres.Fragment;
-
-/** A parameter for a text[] column. */
-export function textArrayParameter(sql: Statement, value: readonly string[]) {
-  return sql.typed(value, textArray.to);
-}
-
-/** A parameter for a json column. `sql.json` would send jsonb, which loses the order of keys. */
-export function jsonParameter(sql: Statement, value: object) {
-  return sql.typed(value as JsonObject, 114);
-}
 
 export interface PoolSettings {
   readonly connections: number;
@@ -97,8 +81,8 @@ export function socketOf(url: string): { readonly path?: string } {
 
 /** text[] of scopes, permissions, ids and names. None is null. PostgreSQL quotes items with special characters. */
 const textArray = {
-  to: 1009,
-  from: [1009],
+  to: textArrayType,
+  from: [textArrayType],
   serialize: (items: readonly string[]) => `{${items.map((item) => `"${item.replace(/["\\]/g, "\\$&")}"`).join(",")}}`,
   parse(text: string): string[] {
     if (text === "{}") return [];

@@ -1,12 +1,13 @@
 import type { Attributes, Span } from "@opentelemetry/api";
-import type { Row, RowList } from "postgres";
+import type { Row, RowList, TransactionSql } from "postgres";
 import { type Call, runUnlessAborted } from "../../call/call.js";
 import { inSpan } from "../../observe/tracing.js";
-import { connectPostgres, type PoolSettings, poolSettings, type Sql, type Statement } from "./connection.js";
+import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./connection.js";
 import { assertInternals, closeNow } from "./internals.js";
 import { createPool, type PoolUsage } from "./pool.js";
 import { type Origin, ownOrigin } from "./shares.js";
-import { type BuildStatement, execute, type Rows, type StatementObserver } from "./statement.js";
+import type { Rows } from "./sql.js";
+import { type BuildStatement, execute, type StatementObserver } from "./statement.js";
 
 /** Runs statements on pooled connections. A statement is a function of the connection that runs it. */
 export interface Database {
@@ -22,7 +23,7 @@ export interface Database {
   /** Runs a statement of the service itself. It is never shed. */
   runInBackground<T extends Rows>(build: BuildStatement<T>): Promise<RowList<T>>;
   /** Runs a transaction of several statements. For start-up: if its connection breaks, the process may end. */
-  begin<T>(work: (sql: Statement) => Promise<T>): Promise<T>;
+  begin<T>(work: (sql: TransactionSql) => Promise<T>): Promise<T>;
   /** Replaces all connections. Statements in flight have a moment to finish; waiting ones continue on the new connections. */
   renew(): void;
   usage(): PoolUsage;

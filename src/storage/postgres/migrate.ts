@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { TransactionSql } from "postgres";
 import { UserError } from "../../errors.js";
-import type { Statement } from "./connection.js";
 import type { Database } from "./database.js";
 
 const ownFolder = new URL("./migrations/", import.meta.url);
@@ -33,7 +33,7 @@ export async function migrate(db: Pick<Database, "begin">, folder = ownFolder): 
 
 /** Undefined if another process is migrating at this moment. */
 async function applyPending(
-  transaction: Statement,
+  transaction: TransactionSql,
   migrations: readonly Migration[],
 ): Promise<MigrationResult | undefined> {
   const before = await readApplied(transaction);
@@ -59,7 +59,7 @@ async function applyPending(
 }
 
 /** The hashes of the applied migrations, by their names. */
-async function readApplied(transaction: Statement): Promise<ReadonlyMap<string, string>> {
+async function readApplied(transaction: TransactionSql): Promise<ReadonlyMap<string, string>> {
   const [table] = await transaction<{ exists: boolean }[]>`select to_regclass('migrations') is not null as exists`;
   if (!table?.exists) return new Map();
   const rows = await transaction<{ name: string; sha256: string }[]>`select name, sha256 from migrations`;
@@ -79,7 +79,7 @@ function pendingOf(migrations: readonly Migration[], applied: ReadonlyMap<string
 }
 
 /** Refuses a role that may not change the schema, which by itself would fail in the middle with the name of a table. */
-async function requireSchemaRights(transaction: Statement, pending: readonly Migration[]): Promise<void> {
+async function requireSchemaRights(transaction: TransactionSql, pending: readonly Migration[]): Promise<void> {
   const [row] = await transaction<{ allowed: boolean; role: string; owner: string | null }[]>`
     select coalesce(has_schema_privilege(current_schema(), 'create'), false)
         and (owner is null or pg_has_role(owner, 'usage')) as allowed,

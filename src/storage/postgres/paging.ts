@@ -1,8 +1,7 @@
-import type postgres from "postgres";
 import type { Call } from "../../call/call.js";
 import type { PageRequest } from "../../pagination.js";
-import type { Fragment, Statement } from "./connection.js";
 import type { Database } from "./database.js";
+import type { Fragment, Statement } from "./sql.js";
 
 /**
  * The first rows in the order of an index, one more than the limit of the page. The limit is a parameter, which a generic
@@ -17,7 +16,7 @@ export function pageOf<Row extends object>(
   rows: Fragment,
   order: Fragment,
   limit: number,
-): postgres.PendingQuery<Row[]> {
+): Fragment<Row[]> {
   return sql<Row[]>`
     select * from (${rows} order by ${order} limit 101) as page order by ${order} limit ${limit + 1}`;
 }
@@ -55,7 +54,7 @@ export interface Scan {
 export function scannedPageOf<Row extends object>(
   sql: Statement,
   { rows, column, direction, filter, limit, whole, id }: Scan,
-): postgres.PendingQuery<(Row & ScanEnd)[]> {
+): Fragment<(Row & ScanEnd)[]> {
   const last = sql`(select ${column} from scanned order by ${column} ${direction} offset ${maxScanned - 1} limit 1)`;
   return sql<(Row & ScanEnd)[]>`
     with scanned as materialized (${rows} limit ${maxScanned}),

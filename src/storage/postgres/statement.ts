@@ -1,15 +1,14 @@
 import type { PendingQuery, Row, RowList } from "postgres";
 import { serviceOverloaded } from "../../errors.js";
-import { errorCodeOf, listenForWarnings, type Statement } from "./connection.js";
+import { errorCodeOf, listenForWarnings } from "./connection.js";
 import { OutcomeUnknown } from "./errors.js";
 import { isActive, isResultOf, optimizeClassOf, requestCancel } from "./internals.js";
 import type { Pool, PooledConnection, PoolWaiter } from "./pool.js";
 import type { Origin } from "./shares.js";
+import { type Fragment, type Rows, type Statement, send, sql } from "./sql.js";
 
-export type Rows = readonly (Row | undefined)[];
-
-/** Builds a statement on the connection that will run it. Called again for a retry. */
-export type BuildStatement<T extends Rows> = (sql: Statement) => PendingQuery<T>;
+/** Builds a statement. Called again for a retry. */
+export type BuildStatement<T extends Rows> = (sql: Statement) => Fragment<T>;
 
 /** A statement that waits for a connection or runs. */
 export interface Execution<T extends Rows> {
@@ -74,7 +73,7 @@ export function execute<T extends Rows>(
   function run(connection: PooledConnection): void {
     let query: PendingQuery<Row[]>;
     try {
-      query = build(connection.sql) as unknown as PendingQuery<Row[]>;
+      query = send(connection.sql, build(sql));
     } catch (error) {
       // Otherwise the connection would never be released.
       pool.release(connection);

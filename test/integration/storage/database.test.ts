@@ -3,6 +3,7 @@ import { runInThisContext } from "node:vm";
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
+import { jsonParameter, textArrayParameter } from "../../../src/storage/postgres/sql.js";
 import { createDatabase } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -32,6 +33,39 @@ it("a statement that cannot be built rejects, and its connection is released", a
   expect(second).toMatchObject({ status: "fulfilled", value: [{ number: 1 }] });
   await slow;
   expect(db.usage()).toMatchObject({ busy: 0, free: 1 });
+});
+
+it("the parts of a statement are composed in their order, and every value is a parameter", async () => {
+  const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(db.close);
+  const attack = "'; drop table keys; --";
+  const [row] = await db.runInBackground((sql) => {
+    const second = sql`${attack}::text as second, ${jsonParameter({ b: 1, a: 2 })}::text as third`;
+    return sql`
+      select ${1}::int as first, ${second}, ${textArrayParameter(["x,y", '"'])} as fourth, ${null}::text as fifth
+      from ${sql("cluster_state")} ${sql``} where ${sql("only_row")}`;
+  });
+  expect(row).toEqual({ first: 1, second: attack, third: '{"b":1,"a":2}', fourth: ["x,y", '"'], fifth: null });
+  await expect(db.runInBackground((sql) => sql`select ${sql('a" from keys; --')} from keys`)).rejects.toThrow(
+    'column "a" from keys; --" does not exist',
+  );
+});
+
+it("every statement is prepared once, also one without parameters", async () => {
+  const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(db.close);
+  for (let round = 0; round < 2; round++) {
+    await db.runInBackground((sql) => sql`select 1 as without_parameters`);
+    await db.runInBackground((sql) => sql`select ${round}::int as with_parameters`);
+  }
+  const rows = await db.runInBackground(
+    (sql) => sql<{ statement: string }[]>`
+      select statement from pg_prepared_statements where statement like '%_parameters' order by statement`,
+  );
+  expect(rows.map(({ statement }) => statement)).toEqual([
+    "select $1::int as with_parameters",
+    "select 1 as without_parameters",
+  ]);
 });
 
 /** Whether V8 keeps the properties of an object in a form for optimized code, and not in a dictionary. */

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { Call } from "../../../src/call/call.js";
-import type { Statement } from "../../../src/storage/postgres/connection.js";
 import { poolSettings } from "../../../src/storage/postgres/connection.js";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
+import type { Statement } from "../../../src/storage/postgres/sql.js";
 import { createDatabase } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
