@@ -41,8 +41,9 @@ export function compileFastPath(schema: DescMessage): (message: Message) => bool
 }
 
 function acceptUnset(oneof: DescOneof): Accept {
-  const { required } = getOption(oneof, oneofRules);
-  return (value) => !required && (value as { case?: string }).case === undefined;
+  const mustBeSet =
+    getOption(oneof, oneofRules).required || oneof.fields.some((field) => getOption(field, fieldRules).required);
+  return (value) => !mustBeSet && (value as { case?: string }).case === undefined;
 }
 
 function acceptOf(field: DescField): Accept {
