@@ -8,11 +8,11 @@ import { createLog } from "../observe/log.js";
 import { banner } from "./banner.js";
 import { createCredentials } from "./bootstrap-credentials.js";
 import { openCluster } from "./cluster.js";
-import { limitHeapGrowth } from "./internals.js";
+import { configureGarbageCollector } from "./internals.js";
 
 /** Runs the service until a signal arrives, then stops everything that it started. */
 export async function serve(config: Config): Promise<void> {
-  limitHeapGrowth();
+  configureGarbageCollector();
   const shutdownSignal = onFirstStopSignal();
   const shutdownRequested = once(shutdownSignal, "abort");
   const log = createLog(config.logLevel);

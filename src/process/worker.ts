@@ -6,9 +6,9 @@ import { type App, openApp } from "../app.js";
 import { UserError } from "../errors.js";
 import { createLog } from "../observe/log.js";
 import type { WorkerCalls, WorkerRequest, WorkerResponse } from "./cluster.js";
-import { limitHeapGrowth } from "./internals.js";
+import { configureGarbageCollector } from "./internals.js";
 
-limitHeapGrowth();
+configureGarbageCollector();
 
 let opening: Promise<App> = Promise.reject(new Error("the worker has not received its options"));
 opening.catch(() => {});

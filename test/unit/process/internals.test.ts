@@ -1,8 +1,8 @@
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
-import { heapGrowthFlag } from "../../../src/process/internals.js";
+import { garbageCollectorFlags } from "../../../src/process/internals.js";
 
-test("this version of Node has the flag that limits the growth of the heap", () => {
+test.each(garbageCollectorFlags)("this version of Node has the flag %s", (flag) => {
   const options = execFileSync(process.execPath, ["--v8-options"], { encoding: "utf8" });
-  expect(options).toContain(`  ${heapGrowthFlag.replace(/=.*/, "")} `);
+  expect(options).toContain(`  ${flag.replace(/^--no-/, "--").replace(/=.*/, "")} (`);
 });
