@@ -52,11 +52,16 @@ function acceptOf(field: DescField): Accept {
   const acceptsZero = !hasRules || rules.ignore === Ignore.IF_ZERO_VALUE;
   if (field.fieldKind === "list") return (value) => acceptsZero && (value as unknown[]).length === 0;
   if (field.fieldKind === "map") return () => false;
-  if (field.fieldKind !== "message" && !hasRules) return () => true;
+  if (!hasRules && !(field.message && mayHaveRules(field.message))) return () => true;
   const paths = onlyPathsOf(rules);
   if (paths) return (value) => value === undefined || (value as FieldMask).paths.every((path) => paths.has(path));
   const lengths = onlyLengthsOf(rules);
   return lengths ? acceptLength(lengths, acceptsZero) : (value) => value === undefined && !rules.required;
+}
+
+/** Messages of Google's package, such as Struct and Timestamp, have no rules in themselves. */
+function mayHaveRules(message: DescMessage): boolean {
+  return message.file.proto.package !== "google.protobuf";
 }
 
 /** Rules count characters. A character has one or two UTF-16 code units. */

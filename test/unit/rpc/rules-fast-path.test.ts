@@ -107,6 +107,7 @@ it("the fast path accepts a usual request of UpdateKey, and no request with anot
     isAccepted(create(UpdateKeyRequestSchema, { keyId: "key_1", ...members }));
   expect(accepts({})).toBe(true);
   expect(accepts({ name: "a", enabled: false, updateMask: { paths: ["name", "enabled"] } })).toBe(true);
+  expect(accepts({ meta: { plan: "pro" }, expires: { seconds: 1n } })).toBe(true);
   for (const refused of [
     { name: "" },
     { owner: { case: "identityId", value: "" } },
