@@ -6,7 +6,7 @@ import type { PageRequest } from "../pagination.js";
 import { callerUnchanged } from "../revocation/authorized-key.js";
 import type { Database } from "../storage/postgres/database.js";
 import { readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
-import type { Fragment, Statement } from "../storage/postgres/sql.js";
+import { type Fragment, sql } from "../storage/postgres/sql.js";
 
 /** A stored audit event. */
 export interface EventRow extends Omit<Actor, "key"> {
@@ -43,7 +43,7 @@ export type AuditFact = readonly [type: EventType, facts: Fragment, ids?: "own i
  * statement: neither exists without the other, and a change costs one round trip. Every change has this part, so the check
  * of the caller is here, too: the statement fails unless the calling key is as it was when the call was authorized.
  */
-export function insertAuditEvents(sql: Statement, actor: Actor, ...changes: readonly AuditFact[]): Fragment {
+export function insertAuditEvents(actor: Actor, ...changes: readonly AuditFact[]): Fragment {
   const rows = changes.map(
     ([type, facts, ids]) => sql`
       select ${ids ? sql`event_id` : sql`${mintId("evt")}`}, ${type}, ${actor.actor}, ${actor.requestId}, now(),
@@ -52,7 +52,7 @@ export function insertAuditEvents(sql: Statement, actor: Actor, ...changes: read
   );
   return sql`
     insert into audit_events (event_id, type, actor, request_id, at, workspace_id, resource_id, before, after)
-    select * from (${rows.reduce((all, one) => sql`${all} union all ${one}`)}) as changes where ${callerUnchanged(sql, actor.key)}`;
+    select * from (${rows.reduce((all, one) => sql`${all} union all ${one}`)}) as changes where ${callerUnchanged(actor.key)}`;
 }
 
 /**
@@ -61,7 +61,7 @@ export function insertAuditEvents(sql: Statement, actor: Actor, ...changes: read
  *
  * @param id the column with the id of the resource
  */
-export function updateFacts(sql: Statement, id: Fragment): Fragment {
+export function updateFacts(id: Fragment): Fragment {
   return sql`
     select workspace_id, resource_id, before, after from (
       select (a.after).workspace_id, (a.after).${id} as resource_id, audit_snapshot(b.before) as before,
@@ -78,40 +78,38 @@ export function createAuditStore(db: Database) {
     async listEvents(call: Call, filter: EventFilter, page: PageRequest): Promise<ScannedPage<EventRow>> {
       const { workspaceId, type, resourceId, since, until } = filter;
       const hasFilter = type !== undefined || since !== undefined || until !== undefined;
-      const columns = (sql: Statement) =>
-        sql`event_id, workspace_id, type, actor, resource_id, request_id, at, before, after, position`;
+      const columns = sql`event_id, workspace_id, type, actor, resource_id, request_id, at, before, after, position`;
+      const visible = workspaceId === undefined ? sql`true` : sql`workspace_id = ${workspaceId}`;
       /** The conditions that an index serves. */
-      const indexed = (sql: Statement) => {
-        const visible = workspaceId === undefined ? sql`true` : sql`workspace_id = ${workspaceId}`;
-        return all(sql, [
-          visible,
-          // After an event of another workspace there is nothing, as after one that does not exist.
-          page.after !== "" &&
-            sql`position < (select position from audit_events where event_id = ${page.after} and ${visible})`,
-          resourceId !== undefined && sql`resource_id = ${resourceId}`,
-        ]);
-      };
+      const indexed = all([
+        visible,
+        // After an event of another workspace there is nothing, as after one that does not exist.
+        page.after !== "" &&
+          sql`position < (select position from audit_events where event_id = ${page.after} and ${visible})`,
+        resourceId !== undefined && sql`resource_id = ${resourceId}`,
+      ]);
       if (!hasFilter) {
         const rows = await db.run(
           call,
-          (sql) => sql<EventRow[]>`
-          select ${columns(sql)} from audit_events where ${indexed(sql)}
-          order by position desc limit ${page.limit + 1}`,
+          sql<EventRow[]>`
+            select ${columns} from audit_events where ${indexed}
+            order by position desc limit ${page.limit + 1}`,
         );
         return { rows, scannedTo: undefined };
       }
-      const rows = await db.run(call, (sql) =>
-        scannedPageOf<EventRow>(sql, {
-          rows: sql`select position, type, at from audit_events where ${indexed(sql)} order by position desc`,
+      const rows = await db.run(
+        call,
+        scannedPageOf<EventRow>({
+          rows: sql`select position, type, at from audit_events where ${indexed} order by position desc`,
           column: sql`position`,
           direction: sql`desc`,
-          filter: all(sql, [
+          filter: all([
             type !== undefined && sql`type = ${type}`,
             since !== undefined && sql`at >= ${since}`,
             until !== undefined && sql`at < ${until}`,
           ]),
           limit: page.limit,
-          whole: sql`select ${columns(sql)} from audit_events where position`,
+          whole: sql`select ${columns} from audit_events where position`,
           id: (position) => sql`(select event_id from audit_events where position = ${position})`,
         }),
       );
@@ -120,6 +118,6 @@ export function createAuditStore(db: Database) {
   };
 }
 
-function all(sql: Statement, conditions: readonly (Fragment | false)[]): Fragment {
+function all(conditions: readonly (Fragment | false)[]): Fragment {
   return conditions.reduce<Fragment>((all, one) => (one ? sql`${all} and ${one}` : all), sql`true`);
 }

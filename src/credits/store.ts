@@ -1,7 +1,7 @@
 import type { AuditFact } from "../audit/store.js";
 import { errorCodeOf } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import type { Fragment, Statement } from "../storage/postgres/sql.js";
+import { type Fragment, sql } from "../storage/postgres/sql.js";
 
 /** The credits of a key, with the refill that is due. */
 export interface Credits {
@@ -80,9 +80,9 @@ export function createCreditsStore(db: Database, deadline: () => Date) {
       const keyIds = [...places.keys()].join();
       const costs = [...places.values()].map((of) => of.map((place) => spends[place]?.cost).join(" ")).join();
       const rows = await db.runInBackground(
-        (sql) => sql<SpentRow[]>`
-        select * from spend_credits(string_to_array(${keyIds}, ','), string_to_array(${costs}, ','), ${lockWaitMs},
-          ${deadline()})`,
+        sql<SpentRow[]>`
+          select * from spend_credits(string_to_array(${keyIds}, ','), string_to_array(${costs}, ','), ${lockWaitMs},
+            ${deadline()})`,
       );
       const outcomes = Array<Spent | undefined>(spends.length).fill(undefined);
       for (const { keyId, place, spent, remaining } of rows) {
@@ -118,22 +118,30 @@ function placesByKey(spends: readonly Spend[]): Map<string, number[]> {
   return places;
 }
 
+const columns = sql`key_id, remaining, refill_interval, refill_amount, refill_day, refilled_at`;
+
+/** The time when a refill is set: the first refill is the next one. Rounded down, because a refill is due at a full second. */
+const setAt = sql`date_trunc('milliseconds', clock_timestamp())`;
+
+/** The credits of the key in the part `before`, with the refill that is due. Locked, so that no spend is lost. */
+const lockedCredits = sql`
+  select credits_at(c, clock_timestamp()) as credits from before, key_credits c
+  where c.key_id = (before).key_id for update of c`;
+
 /** An SQL expression for the credits of a row of `keys`; null if it needs none. Its type is `Credits`. */
-export function creditsOfKey(sql: Statement): Fragment {
-  return sql`
-    case when keys.has_credits then (
-      select credits_json(credits_at(c, clock_timestamp())) from key_credits c where c.key_id = keys.key_id) end`;
-}
+export const creditsOfKey = sql`
+  case when keys.has_credits then (
+    select credits_json(credits_at(c, clock_timestamp())) from key_credits c where c.key_id = keys.key_id) end`;
 
 /**
  * The part `created_credits` of a statement that creates a key, after its part `created`. Empty if the key needs no credits.
  */
-export function creditsCreation(sql: Statement, credits: Credits | null): Fragment {
+export function creditsCreation(credits: Credits | null): Fragment {
   if (credits === null) return sql``;
   return sql`,
     created_credits as (
-      insert into key_credits (${columns(sql)})
-      select (created).key_id, ${credits.remaining}::bigint, ${refillColumns(sql, credits.refill ?? null)}, ${setAt(sql)}
+      insert into key_credits (${columns})
+      select (created).key_id, ${credits.remaining}::bigint, ${refillColumns(credits.refill ?? null)}, ${setAt}
       from created returning key_credits as credits)`;
 }
 
@@ -141,17 +149,15 @@ export function creditsCreation(sql: Statement, credits: Credits | null): Fragme
  * Inserts the credits of several new keys in the part `given` of a statement, unless its part `accepted` is empty. They are in
  * the columns `keyId` and `credits`, whose type is `Credits`.
  */
-export function creditsImport(sql: Statement): Fragment {
-  return sql`
-    insert into key_credits (${columns(sql)})
-    select "keyId", (credits ->> 'remaining')::bigint, credits #>> '{refill,interval}',
-      (credits #>> '{refill,amount}')::bigint, (credits #>> '{refill,refillDay}')::smallint, ${setAt(sql)}
-    from accepted, given where credits is not null
-    returning key_credits as credits`;
-}
+export const creditsImport = sql`
+  insert into key_credits (${columns})
+  select "keyId", (credits ->> 'remaining')::bigint, credits #>> '{refill,interval}',
+    (credits #>> '{refill,amount}')::bigint, (credits #>> '{refill,refillDay}')::smallint, ${setAt}
+  from accepted, given where credits is not null
+  returning key_credits as credits`;
 
 /** The event of `creditsCreation`. */
-export function creditsCreated(sql: Statement, credits: Credits | null): AuditFact[] {
+export function creditsCreated(credits: Credits | null): AuditFact[] {
   if (credits === null) return [];
   const facts = sql`
     select (created).workspace_id, (created).key_id, null::json, credits_json(credits) from created, created_credits`;
@@ -162,26 +168,26 @@ export function creditsCreated(sql: Statement, credits: Credits | null): AuditFa
  * The parts of a statement that change the credits of the key in its part `before`, unless its part `after` is empty:
  * `credits_before`, and `credits_after`, which is empty if the key needs none any more.
  */
-export function creditsChange(sql: Statement, changes: CreditsChanges | null): Fragment {
+export function creditsChange(changes: CreditsChanges | null): Fragment {
   const removal = sql`
     removed_credits as (
       delete from key_credits using before, credits_before
       where key_credits.key_id = (before).key_id and exists (select from after)),
     credits_after as (select credits from credits_before where false)`;
   return sql`
-    credits_before as (${lockedCredits(sql)}),
-    ${changes === null ? removal : sql`credits_after as (${creditsAssignment(sql, changes)})`},`;
+    credits_before as (${lockedCredits}),
+    ${changes === null ? removal : sql`credits_after as (${creditsAssignment(changes)})`},`;
 }
 
 /** The event of `creditsChange`, unless nothing has changed. */
-export function creditsChanged(sql: Statement): AuditFact {
-  const facts = sql`
+export const creditsChanged: AuditFact = [
+  "key.updateCredits",
+  sql`
     select facts.* from (
       select (before).workspace_id, (before).key_id, (select credits_json(credits) from credits_before) as old,
         (select credits_json(credits) from credits_after) as new from before where exists (select from after)) as facts
-    where facts.old::jsonb is distinct from facts.new::jsonb`;
-  return ["key.updateCredits", facts];
-}
+    where facts.old::jsonb is distinct from facts.new::jsonb`,
+];
 
 /** Whether a change only takes credits away, and is no change when it is repeated. No quota applies to it. */
 export function endsCredits(changes: CreditsChanges | null): boolean {
@@ -189,66 +195,45 @@ export function endsCredits(changes: CreditsChanges | null): boolean {
 }
 
 /** An SQL expression for the credits after `creditsChange`; null if the key needs none any more. */
-export function changedCredits(sql: Statement): Fragment {
-  return sql`(select credits_json(credits) from credits_after)`;
-}
+export const changedCredits = sql`(select credits_json(credits) from credits_after)`;
 
 /**
  * The part `created_credits` of a statement, which gives the key in its part `made` the credits of the key in its part
  * `before`. Spends that are in flight are included, because their rows are locked.
  */
-export function creditsSuccession(sql: Statement): Fragment {
-  return sql`
-    inherited as (${lockedCredits(sql)}),
-    created_credits as (
-      insert into key_credits (${columns(sql)})
-      select (made).key_id, (credits).remaining, (credits).refill_interval, (credits).refill_amount, (credits).refill_day,
-        (credits).refilled_at
-      from made, inherited returning key_credits as credits),`;
-}
+export const creditsSuccession = sql`
+  inherited as (${lockedCredits}),
+  created_credits as (
+    insert into key_credits (${columns})
+    select (made).key_id, (credits).remaining, (credits).refill_interval, (credits).refill_amount, (credits).refill_day,
+      (credits).refilled_at
+    from made, inherited returning key_credits as credits),`;
 
 /** The event of `creditsSuccession`. */
-export function creditsInherited(sql: Statement): AuditFact {
-  const facts = sql`
-    select (made).workspace_id, (made).key_id, null::json, credits_json(credits) from made, created_credits`;
-  return ["key.updateCredits", facts];
-}
+export const creditsInherited: AuditFact = [
+  "key.updateCredits",
+  sql`select (made).workspace_id, (made).key_id, null::json, credits_json(credits) from made, created_credits`,
+];
 
-/** The credits of the key in the part `before`, with the refill that is due. Locked, so that no spend is lost. */
-function lockedCredits(sql: Statement): Fragment {
-  return sql`
-    select credits_at(c, clock_timestamp()) as credits from before, key_credits c
-    where c.key_id = (before).key_id for update of c`;
-}
-
-function columns(sql: Statement): Fragment {
-  return sql`key_id, remaining, refill_interval, refill_amount, refill_day, refilled_at`;
-}
-
-/** The time when a refill is set: the first refill is the next one. Rounded down, because a refill is due at a full second. */
-function setAt(sql: Statement): Fragment {
-  return sql`date_trunc('milliseconds', clock_timestamp())`;
-}
-
-function refillColumns(sql: Statement, refill: Refill | null): Fragment {
+function refillColumns(refill: Refill | null): Fragment {
   if (refill === null) return sql`null::text, null::bigint, null::smallint`;
   return sql`${refill.interval}::text, ${refill.amount}::bigint, ${refill.refillDay ?? null}::smallint`;
 }
 
-function creditsAssignment(sql: Statement, { remaining, refill }: CreditsChanges): Fragment {
+function creditsAssignment({ remaining, refill }: CreditsChanges): Fragment {
   const keptRefill = sql`(credits).refill_interval, (credits).refill_amount, (credits).refill_day`;
-  const refilledAt = refill === undefined ? sql`coalesce((credits).refilled_at, ${setAt(sql)})` : setAt(sql);
+  const refilledAt = refill === undefined ? sql`coalesce((credits).refilled_at, ${setAt})` : setAt;
   return sql`
-    insert into key_credits (${columns(sql)})
-    select (before).key_id, ${remainingAfter(sql, remaining)},
-      ${refill === undefined ? keptRefill : refillColumns(sql, refill)}, ${refilledAt}
+    insert into key_credits (${columns})
+    select (before).key_id, ${remainingAfter(remaining)},
+      ${refill === undefined ? keptRefill : refillColumns(refill)}, ${refilledAt}
     from before left join credits_before on true where exists (select from after)
     on conflict (key_id) do update set remaining = excluded.remaining, refill_interval = excluded.refill_interval,
       refill_amount = excluded.refill_amount, refill_day = excluded.refill_day, refilled_at = excluded.refilled_at
     returning key_credits as credits`;
 }
 
-function remainingAfter(sql: Statement, change: RemainingChange | undefined): Fragment {
+function remainingAfter(change: RemainingChange | undefined): Fragment {
   if (change === undefined) return sql`(credits).remaining`;
   const { operation, value } = change;
   const after: Readonly<Record<RemainingChange["operation"], Fragment>> = {

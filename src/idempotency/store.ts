@@ -4,7 +4,7 @@ import type { AuthorizedKey } from "../call/context.js";
 import { callerUnchanged } from "../revocation/authorized-key.js";
 import { isUniqueViolation } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import type { Fragment, Statement } from "../storage/postgres/sql.js";
+import { type Fragment, sql } from "../storage/postgres/sql.js";
 
 /** A stored response. */
 export interface StoredResponse {
@@ -23,7 +23,6 @@ export interface StoredResponse {
  *   not encrypted
  */
 export function insertIdempotencyRecord(
-  sql: Statement,
   record: IdempotencyRecord | undefined,
   changed: Fragment,
   completion: Fragment = sql`null`,
@@ -57,14 +56,14 @@ export function createIdempotencyStore(db: Database) {
     async findResponse(call: Call, id: Buffer, key: AuthorizedKey | undefined): Promise<StoredResponse | undefined> {
       const [row] = await db.run(
         call,
-        (sql) => sql<StoredResponse[]>`
-        with expired as (
-            delete from idempotency_records
-            where expires_at <= now() and id = any(${id}::bytea || array(
-              select id from idempotency_records where expires_at <= now()
-              order by expires_at limit ${maxExpired} for update skip locked)))
-        select encrypted_response, completion from idempotency_records
-        where id = ${id} and expires_at > now() and ${callerUnchanged(sql, key)}`,
+        sql<StoredResponse[]>`
+          with expired as (
+              delete from idempotency_records
+              where expires_at <= now() and id = any(${id}::bytea || array(
+                select id from idempotency_records where expires_at <= now()
+                order by expires_at limit ${maxExpired} for update skip locked)))
+          select encrypted_response, completion from idempotency_records
+          where id = ${id} and expires_at > now() and ${callerUnchanged(key)}`,
       );
       return row;
     },

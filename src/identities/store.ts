@@ -9,7 +9,7 @@ import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quot
 import type { RateLimitSettings } from "../revocation/key-state.js";
 import type { Database } from "../storage/postgres/database.js";
 import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
-import { type Fragment, jsonParameter, type Statement } from "../storage/postgres/sql.js";
+import { type Fragment, jsonParameter, sql } from "../storage/postgres/sql.js";
 
 /** A stored identity. */
 export interface IdentityRow {
@@ -36,18 +36,19 @@ export interface IdentityReference {
   readonly value: string;
 }
 
+/** The conditions of each kind of reference. */
+const conditions = {
+  identityId: (value: string) => sql`identity_id = ${value}`,
+  externalId: (value: string) => sql`external_id = ${value}`,
+  // If one identity's externalId equals another's identityId, the identityId wins.
+  identity: (value: string) => sql`
+    (identity_id = ${value} or external_id = ${value}) order by identity_id = ${value} desc limit 1`,
+};
+
 export type IdentitiesStore = ReturnType<typeof createIdentitiesStore>;
 
 export function createIdentitiesStore(db: Database, quotas: Quotas) {
-  const columns = (sql: Statement) => sql`identity_id, external_id, meta, ratelimits, created_at, updated_at`;
-
-  const conditions = {
-    identityId: (sql: Statement, value: string) => sql`identity_id = ${value}`,
-    externalId: (sql: Statement, value: string) => sql`external_id = ${value}`,
-    // If one identity's externalId equals another's identityId, the identityId wins.
-    identity: (sql: Statement, value: string) => sql`
-      (identity_id = ${value} or external_id = ${value}) order by identity_id = ${value} desc limit 1`,
-  };
+  const columns = sql`identity_id, external_id, meta, ratelimits, created_at, updated_at`;
 
   return {
     /** False if the workspace already has an identity with this externalId. */
@@ -57,18 +58,19 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
       actor: Actor,
       record: IdempotencyRecord | undefined,
     ): Promise<boolean> {
-      const [row] = await db.run(call, (sql) => {
-        const event = sql`select (added).workspace_id, (added).identity_id, null::json, audit_snapshot(added) from added`;
-        const reached = reachedQuota(sql, quotas, identity.workspaceId, { identities: true });
-        return sql<(QuotaCheck & { added: boolean })[]>`
+      const event = sql`select (added).workspace_id, (added).identity_id, null::json, audit_snapshot(added) from added`;
+      const reached = reachedQuota(quotas, identity.workspaceId, { identities: true });
+      const [row] = await db.run(
+        call,
+        sql<(QuotaCheck & { added: boolean })[]>`
           with quota as (select ${reached} as reached),
             added as (
-              ${insertion(sql, identity)} from quota where reached is null
+              ${insertion(identity)} from quota where reached is null
               on conflict (workspace_id, external_id) where deleted_at is null do nothing returning identities as added),
-            events as (${insertAuditEvents(sql, actor, ["identity.create", event])})
-            ${insertIdempotencyRecord(sql, record, sql`added`)}
-          select reached, exists (select from added) as added from quota`;
-      });
+            events as (${insertAuditEvents(actor, ["identity.create", event])})
+            ${insertIdempotencyRecord(record, sql`added`)}
+          select reached, exists (select from added) as added from quota`,
+      );
       refuseBeyondQuota(quotas, row);
       return row?.added === true;
     },
@@ -80,9 +82,9 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
     ): Promise<IdentityRow | undefined> {
       const [row] = await db.readOne(
         call,
-        (sql) => sql<IdentityRow[]>`
-        select ${columns(sql)} from identities
-        where workspace_id = ${workspaceId} and deleted_at is null and ${conditions[reference.case](sql, reference.value)}`,
+        sql<IdentityRow[]>`
+          select ${columns} from identities
+          where workspace_id = ${workspaceId} and deleted_at is null and ${conditions[reference.case](reference.value)}`,
       );
       return row;
     },
@@ -94,14 +96,14 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
       search: string | undefined,
       page: PageRequest,
     ): Promise<ScannedPage<IdentityRow>> {
-      return listPage(db, call, workspaceId, search, page, (sql) => ({
+      return listPage(db, call, workspaceId, search, page, {
         table: sql`identities`,
         id: sql`identity_id`,
-        columns: columns(sql),
+        columns,
         condition: sql`deleted_at is null`,
         // The index includes it: a search reads the table only for matches.
         searched: sql`external_id`,
-      }));
+      });
     },
 
     /** Undefined if there is no such identity. */
@@ -112,20 +114,21 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
       changes: IdentityChanges,
       actor: Actor,
     ) {
-      const [row] = await db.run(call, (sql) => {
-        const event = updateFacts(sql, sql`identity_id`);
-        const reached = onlyRemoves(changes) ? sql`null::text` : reachedQuota(sql, quotas, workspaceId, {});
-        return sql<(IdentityRow & QuotaCheck)[]>`
+      const event = updateFacts(sql`identity_id`);
+      const reached = onlyRemoves(changes) ? sql`null::text` : reachedQuota(quotas, workspaceId, {});
+      const [row] = await db.run(
+        call,
+        sql<(IdentityRow & QuotaCheck)[]>`
           with before as (
               select identities as before from identities
-              where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for no key update),
+              where identity_id = ${idOf(workspaceId, reference)} and deleted_at is null for no key update),
             quota as (select ${reached} as reached from before),
             after as (
-              update identities set ${assignments(sql, changes)} from before, quota
+              update identities set ${assignments(changes)} from before, quota
               where identities.identity_id = (before).identity_id and reached is null returning identities as after),
-            events as (${insertAuditEvents(sql, actor, ["identity.update", event])})
-          select reached, (after).* from quota left join after on true`;
-      });
+            events as (${insertAuditEvents(actor, ["identity.update", event])})
+          select reached, (after).* from quota left join after on true`,
+      );
       refuseBeyondQuota(quotas, row);
       return row;
     },
@@ -140,27 +143,28 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
       reference: IdentityReference,
       actor: Actor,
     ): Promise<boolean> {
-      const deleted = await db.run(call, (sql) => {
-        const event = sql`
-          select (before).workspace_id, (before).identity_id, audit_snapshot(before), null::json from before, deleted`;
-        // Locked for update: a concurrent statement that gives this identity to a key holds a key share lock.
-        return sql`
+      const event = sql`
+        select (before).workspace_id, (before).identity_id, audit_snapshot(before), null::json from before, deleted`;
+      // Locked for update: a concurrent statement that gives this identity to a key holds a key share lock.
+      const deleted = await db.run(
+        call,
+        sql`
           with before as (
               select identities as before from identities
-              where identity_id = ${idOf(sql, workspaceId, reference)} and deleted_at is null for update),
+              where identity_id = ${idOf(workspaceId, reference)} and deleted_at is null for update),
             deleted as (
               update identities set deleted_at = now(), external_id = '', meta = '{}', ratelimits = '[]' from before
               where identities.identity_id = (before).identity_id returning identities as deleted),
-            events as (${insertAuditEvents(sql, actor, ["identity.delete", event])})
-          select from deleted`;
-      });
+            events as (${insertAuditEvents(actor, ["identity.delete", event])})
+          select from deleted`,
+      );
       return deleted.length === 1;
     },
   };
 }
 
 /** Assigns only the changed columns. */
-function assignments(sql: Statement, { meta, ratelimits }: IdentityChanges): Fragment {
+function assignments({ meta, ratelimits }: IdentityChanges): Fragment {
   return [
     meta !== undefined && sql`meta = ${jsonParameter(meta)}`,
     ratelimits !== undefined && sql`ratelimits = ${jsonParameter(ratelimits)}`,
@@ -173,7 +177,7 @@ function onlyRemoves({ meta = {}, ratelimits = [] }: IdentityChanges): boolean {
 }
 
 /** The insertion of an identity, as part of a statement; `from` or `where` may follow. */
-export function insertion(sql: Statement, identity: NewIdentity): Fragment {
+export function insertion(identity: NewIdentity): Fragment {
   const { identityId, workspaceId, externalId, meta, ratelimits } = identity;
   return sql`
     insert into identities (identity_id, workspace_id, external_id, meta, ratelimits, created_at, updated_at)
@@ -182,15 +186,7 @@ export function insertion(sql: Statement, identity: NewIdentity): Fragment {
 }
 
 /** The id of the identity that a reference means, as a subquery. It finds only identities of the workspace. */
-export function idOf(sql: Statement, workspaceId: string, reference: IdentityReference) {
-  const { value } = reference;
-  const match = {
-    identityId: () => sql`identity_id = ${value}`,
-    externalId: () => sql`external_id = ${value}`,
-    // If one identity's externalId equals another's identityId, the identityId wins.
-    identity: () =>
-      sql`(identity_id = ${value} or external_id = ${value}) order by identity_id = ${value} desc limit 1`,
-  }[reference.case];
+export function idOf(workspaceId: string, reference: IdentityReference) {
   return sql`(
-    select identity_id from identities where workspace_id = ${workspaceId} and deleted_at is null and ${match()})`;
+    select identity_id from identities where workspace_id = ${workspaceId} and deleted_at is null and ${conditions[reference.case](reference.value)})`;
 }

@@ -11,7 +11,7 @@ import { type QuotaCheck, reachedQuota, refuseBeyondQuota } from "../quotas/quot
 import type { RateLimitSettings } from "../revocation/key-state.js";
 import { isUniqueViolation } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import { jsonParameter, textArrayParameter } from "../storage/postgres/sql.js";
+import { jsonParameter, sql, textArrayParameter } from "../storage/postgres/sql.js";
 import { selectRoles } from "./statement-parts.js";
 
 /** A key of another service, to be stored by the hash of its secret. */
@@ -66,18 +66,18 @@ export function createImportStore(db: Database, quotas: Quotas) {
     ): Promise<ImportReferences> {
       const [row] = await db.run(
         call,
-        (sql) => sql<ImportReferences[]>`
-        with given as materialized (
-            select decode(given, 'hex') as hash from unnest(${textArrayParameter(hashes)}) as given)
-        select array(
-            select encode(hash, 'hex') from keys where hash = any (array(select hash from given))
-            union select encode(hash, 'hex') from removed_imports
-            where workspace_id = ${workspaceId} and hash = any (array(select hash from given)))
-            as hashes,
-          (select coalesce(json_agg(json_build_object('roleId', role_id, 'name', name)), '[]')
-            from (${selectRoles(sql, workspaceId, roles)}) as found) as roles,
-          ${apiId}::text is null or exists (
-            select from apis where workspace_id = ${workspaceId} and api_id = ${apiId} and deleted_at is null) as api_exists`,
+        sql<ImportReferences[]>`
+          with given as materialized (
+              select decode(given, 'hex') as hash from unnest(${textArrayParameter(hashes)}) as given)
+          select array(
+              select encode(hash, 'hex') from keys where hash = any (array(select hash from given))
+              union select encode(hash, 'hex') from removed_imports
+              where workspace_id = ${workspaceId} and hash = any (array(select hash from given)))
+              as hashes,
+            (select coalesce(json_agg(json_build_object('roleId', role_id, 'name', name)), '[]')
+              from (${selectRoles(workspaceId, roles)}) as found) as roles,
+            ${apiId}::text is null or exists (
+              select from apis where workspace_id = ${workspaceId} and api_id = ${apiId} and deleted_at is null) as api_exists`,
       );
       return row ?? { hashes: [], roles: [], apiExists: false };
     },
@@ -105,24 +105,25 @@ export function createImportStore(db: Database, quotas: Quotas) {
         eventId: mintId("evt"),
         creditsEventId: mintId("evt"),
       }));
-      const inserting = db.run(call, (sql) => {
-        const newIdentities = sql`(
-          select count(*) from given_owners where (
-            select identity_id from identities
-            where workspace_id = ${workspaceId} and external_id = "externalId" and deleted_at is null) is null)`;
-        const growth = { keys: keys.length, identities: { atMost: owners.length, number: newIdentities } };
-        const ownerFacts = sql`
-          select (owner).workspace_id, (owner).identity_id, null::json, audit_snapshot(owner), "eventId"
-          from resolved join given_owners on "identityId" = (owner).identity_id where added`;
-        const keyFacts = sql`
-          select (made).workspace_id, (made).key_id, null::json, audit_snapshot(made), "eventId"
-          from made join given on "keyId" = (made).key_id order by position`;
-        const creditsFacts = sql`
-          select ${workspaceId}::text, (made_credits.credits).key_id, null::json, credits_json(made_credits.credits),
-            "creditsEventId"
-          from made_credits join given on "keyId" = (made_credits.credits).key_id order by position`;
-        // Identities and keys are inserted in an order that does not depend on the request: two imports do not deadlock.
-        return sql<(QuotaCheck & { apiExists: boolean; rolesExist: boolean })[]>`
+      const newIdentities = sql`(
+        select count(*) from given_owners where (
+          select identity_id from identities
+          where workspace_id = ${workspaceId} and external_id = "externalId" and deleted_at is null) is null)`;
+      const growth = { keys: keys.length, identities: { atMost: owners.length, number: newIdentities } };
+      const ownerFacts = sql`
+        select (owner).workspace_id, (owner).identity_id, null::json, audit_snapshot(owner), "eventId"
+        from resolved join given_owners on "identityId" = (owner).identity_id where added`;
+      const keyFacts = sql`
+        select (made).workspace_id, (made).key_id, null::json, audit_snapshot(made), "eventId"
+        from made join given on "keyId" = (made).key_id order by position`;
+      const creditsFacts = sql`
+        select ${workspaceId}::text, (made_credits.credits).key_id, null::json, credits_json(made_credits.credits),
+          "creditsEventId"
+        from made_credits join given on "keyId" = (made_credits.credits).key_id order by position`;
+      // Identities and keys are inserted in an order that does not depend on the request: two imports do not deadlock.
+      const inserting = db.run(
+        call,
+        sql<(QuotaCheck & { apiExists: boolean; rolesExist: boolean })[]>`
           with given as materialized (
               select * from json_to_recordset(${jsonParameter(rows)}) as given (
                 position int, "eventId" text, "keyId" text, hash text, name text, enabled boolean, permissions json,
@@ -131,7 +132,7 @@ export function createImportStore(db: Database, quotas: Quotas) {
             given_owners as materialized (
               select * from json_to_recordset(${jsonParameter(owners)}) as given_owners (
                 "externalId" text, "identityId" text, "eventId" text)),
-            quota as (select ${reachedQuota(sql, quotas, workspaceId, growth)} as reached),
+            quota as (select ${reachedQuota(quotas, workspaceId, growth)} as reached),
             found_api as (
               select from apis where workspace_id = ${workspaceId} and api_id = ${apiId} and deleted_at is null
               for key share),
@@ -161,20 +162,19 @@ export function createImportStore(db: Database, quotas: Quotas) {
               from accepted, given left join resolved on (owner).external_id = "externalId"
               order by hash
               returning keys as made),
-            made_credits as (${creditsImport(sql)}),
+            made_credits as (${creditsImport}),
             marked as (
               update workspaces set has_imports = true from accepted
               where workspace_id = ${workspaceId} and not has_imports and exists (select from given)),
             events as (${insertAuditEvents(
-              sql,
               actor,
               ["identity.create", ownerFacts, "own ids"],
               ["key.create", keyFacts, "own ids"],
               ["key.updateCredits", creditsFacts, "own ids"],
             )})
-            ${insertIdempotencyRecord(sql, record, sql`accepted`)}
-          select checked.*, (select count(*) from made) as inserted from checked`;
-      });
+            ${insertIdempotencyRecord(record, sql`accepted`)}
+          select checked.*, (select count(*) from made) as inserted from checked`,
+      );
       const [row] = await inserting.catch((error: unknown) => {
         if (isUniqueViolation(error, "keys_hash_key")) return [];
         throw error;

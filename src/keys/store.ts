@@ -20,7 +20,7 @@ import type { KeyRecord } from "../revocation/key-state.js";
 import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
-import type { Statement } from "../storage/postgres/sql.js";
+import { sql } from "../storage/postgres/sql.js";
 import type { ChangedKey, KeyChanges, KeyFilter, KeyRow, KeyVersion, NewKey, Owner, Successor } from "./rows.js";
 import {
   assignments,
@@ -51,7 +51,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
   async function checkApi(call: Call, workspaceId: string, apiId: string): Promise<void> {
     const [api] = await db.readOne(
       call,
-      (sql) => sql`select from apis where workspace_id = ${workspaceId} and api_id = ${apiId} and deleted_at is null`,
+      sql`select from apis where workspace_id = ${workspaceId} and api_id = ${apiId} and deleted_at is null`,
     );
     if (api === undefined) throw apiNotFound();
   }
@@ -65,21 +65,22 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       actor: Actor,
       record: IdempotencyRecord | undefined,
     ): Promise<boolean> {
-      const [row] = await db.run(call, (sql) => {
-        const growth = { keys: true, identities: isNewOwner(sql, owner) };
-        const references = referenceParts(sql, key);
-        const ownerId = owner
-          ? sql`select identity_id from owner, quota where reached is null and ${references.exist}`
-          : sql`select null from quota where reached is null and ${references.exist}`;
-        return sql<(QuotaCheck & UnknownReferences & { created: boolean })[]>`
-          with quota as (select ${reachedQuota(sql, quotas, key.workspaceId, growth)} as reached),
+      const growth = { keys: true, identities: isNewOwner(owner) };
+      const references = referenceParts(key);
+      const ownerId = owner
+        ? sql`select identity_id from owner, quota where reached is null and ${references.exist}`
+        : sql`select null from quota where reached is null and ${references.exist}`;
+      const [row] = await db.run(
+        call,
+        sql<(QuotaCheck & UnknownReferences & { created: boolean })[]>`
+          with quota as (select ${reachedQuota(quotas, key.workspaceId, growth)} as reached),
             ${references.parts}
-            ${ownerParts(sql, key.workspaceId, owner, references.exist)}
-            ${keyCreation(sql, key, ownerId)}${creditsCreation(sql, key.credits)},
-            events as (${insertAuditEvents(sql, actor, ...ownerCreated(sql, owner), keyCreated(sql), ...creditsCreated(sql, key.credits))})
-            ${insertIdempotencyRecord(sql, record, sql`created`)}
-          select reached, exists (select from created) as created, ${references.unknown} from quota`;
-      });
+            ${ownerParts(key.workspaceId, owner, references.exist)}
+            ${keyCreation(key, ownerId)}${creditsCreation(key.credits)},
+            events as (${insertAuditEvents(actor, ...ownerCreated(owner), keyCreated, ...creditsCreated(key.credits))})
+            ${insertIdempotencyRecord(record, sql`created`)}
+          select reached, exists (select from created) as created, ${references.unknown} from quota`,
+      );
       refuseBeyondQuota(quotas, row);
       refuseUnknownReferences(row);
       return row?.created === true;
@@ -89,23 +90,23 @@ export function createKeysStore(db: Database, quotas: Quotas) {
     async readKeyRecord(hash: string, call?: Call): Promise<InSnapshot<KeyRecord> | undefined> {
       const [row] = await db.readShared(
         call,
-        (sql) => sql<InSnapshot<KeyRecord>[]>`
-        select key_id, keys.workspace_id, keys.name, enabled, scopes, keys.api_id, role_ids, ${roleNames(sql)} as roles,
-          case when role_ids = '{}' then keys.permissions else (
-            select coalesce(array_agg(permission order by permission), '{}') from (
-              select unnest(keys.permissions) union
-              select unnest(roles.permissions) from roles where role_id = any (role_ids) and deleted_at is null
-            ) as granted (permission)) end as permissions,
-          keys.ratelimits, has_credits, keys.meta, expires_at, ended, identities.identity_id, external_id,
-          identities.meta as identity_meta, identities.ratelimits as identity_ratelimits,
-          identities.created_at as identity_created_at, identities.updated_at as identity_updated_at,
-          disabled_at is null as workspace_enabled, has_imports as workspace_has_imports,
-          pg_current_snapshot()::text as snapshot
-        from keys join workspaces using (workspace_id)
-          left join apis on apis.api_id = keys.api_id
-          left join identities on identities.identity_id = keys.identity_id and identities.deleted_at is null
-        where hash = ${hashBytes(hash)} and keys.deleted_at is null and apis.deleted_at is null
-          and workspaces.deleted_at is null`,
+        sql<InSnapshot<KeyRecord>[]>`
+          select key_id, keys.workspace_id, keys.name, enabled, scopes, keys.api_id, role_ids, ${roleNames} as roles,
+            case when role_ids = '{}' then keys.permissions else (
+              select coalesce(array_agg(permission order by permission), '{}') from (
+                select unnest(keys.permissions) union
+                select unnest(roles.permissions) from roles where role_id = any (role_ids) and deleted_at is null
+              ) as granted (permission)) end as permissions,
+            keys.ratelimits, has_credits, keys.meta, expires_at, ended, identities.identity_id, external_id,
+            identities.meta as identity_meta, identities.ratelimits as identity_ratelimits,
+            identities.created_at as identity_created_at, identities.updated_at as identity_updated_at,
+            disabled_at is null as workspace_enabled, has_imports as workspace_has_imports,
+            pg_current_snapshot()::text as snapshot
+          from keys join workspaces using (workspace_id)
+            left join apis on apis.api_id = keys.api_id
+            left join identities on identities.identity_id = keys.identity_id and identities.deleted_at is null
+          where hash = ${hashBytes(hash)} and keys.deleted_at is null and apis.deleted_at is null
+            and workspaces.deleted_at is null`,
       );
       return row;
     },
@@ -113,21 +114,19 @@ export function createKeysStore(db: Database, quotas: Quotas) {
     /** Whether a key can be used, and the transactions that last changed the key and its workspace. */
     async readUsable(keyId: string): Promise<{ usable: boolean; changedBy: number[] } | undefined> {
       const [row] = await db.runInBackground(
-        (sql) => sql<{ usable: boolean; changedBy: string[] }[]>`
-        select keys.deleted_at is null and apis.deleted_at is null and enabled and not ended and disabled_at is null
-            as usable,
-          array_remove(array[keys.changed_xid::text, workspaces.changed_xid::text, apis.changed_xid::text], null)
-            as changed_by
-        from keys join workspaces using (workspace_id) left join apis on apis.api_id = keys.api_id
-        where key_id = ${keyId}`,
+        sql<{ usable: boolean; changedBy: string[] }[]>`
+          select keys.deleted_at is null and apis.deleted_at is null and enabled and not ended and disabled_at is null
+              as usable,
+            array_remove(array[keys.changed_xid::text, workspaces.changed_xid::text, apis.changed_xid::text], null)
+              as changed_by
+          from keys join workspaces using (workspace_id) left join apis on apis.api_id = keys.api_id
+          where key_id = ${keyId}`,
       );
       return row && { usable: row.usable, changedBy: row.changedBy.map(Number) };
     },
 
     async findKey(call: Call, workspaceId: string, keyId: string): Promise<KeyRow | undefined> {
-      const [row] = await db.readOne(call, (sql) =>
-        selectKeys(sql, sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`),
-      );
+      const [row] = await db.readOne(call, selectKeys(sql`keys.workspace_id = ${workspaceId} and key_id = ${keyId}`));
       return row;
     },
 
@@ -140,20 +139,21 @@ export function createKeysStore(db: Database, quotas: Quotas) {
     ): Promise<KeyVersion | undefined> {
       const [row] = await db.readOne(
         call,
-        (sql) => sql<KeyVersion[]>`
-        select key_id, workspace_id, start, enabled, scopes, permissions, ${liveRoles(sql)} as roles, expires_at,
-          ${configuredExpiry(sql)} as configured_expires_at,
-          coalesce(${configuredExpiry(sql)} <= clock_timestamp(), false) as is_expired, has_credits, changed_xid::text
-        from keys
-        where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null and ${inLiveApi(sql)}
-          and ${callerUnchanged(sql, actor.key)}`,
+        sql<KeyVersion[]>`
+          select key_id, workspace_id, start, enabled, scopes, permissions, ${liveRoles} as roles, expires_at,
+            ${configuredExpiry} as configured_expires_at,
+            coalesce(${configuredExpiry} <= clock_timestamp(), false) as is_expired, has_credits, changed_xid::text
+          from keys
+          where workspace_id = ${workspaceId} and key_id = ${keyId} and deleted_at is null and ${inLiveApi}
+            and ${callerUnchanged(actor.key)}`,
       );
       return row;
     },
 
     async findKeyByHash(call: Call, workspaceId: string, hash: string): Promise<KeyRow | undefined> {
-      const [row] = await db.readOne(call, (sql) =>
-        selectKeys(sql, sql`keys.workspace_id = ${workspaceId} and hash = ${hashBytes(hash)}`),
+      const [row] = await db.readOne(
+        call,
+        selectKeys(sql`keys.workspace_id = ${workspaceId} and hash = ${hashBytes(hash)}`),
       );
       return row;
     },
@@ -165,45 +165,43 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       page: PageRequest,
     ): Promise<ScannedPage<KeyRow>> {
       // Literal conditions, not parameters: there is an index of the disabled keys.
-      const inState = (sql: Statement) =>
-        enabled === undefined ? sql`true` : enabled ? sql`enabled` : sql`not enabled`;
+      const inState = enabled === undefined ? sql`true` : enabled ? sql`enabled` : sql`not enabled`;
       // Not `workspace_id = …`: the order of all keys would then serve as well, and if most keys seem to be in this
       // workspace, the planner may scan all the others first.
-      const inWorkspace = (sql: Statement) => sql`
+      const inWorkspace = sql`
         (keys.workspace_id, key_id) > (${workspaceId}, ${page.after}) and keys.workspace_id <= ${workspaceId}`;
-      const order = (sql: Statement) => sql`workspace_id, key_id`;
+      const order = sql`workspace_id, key_id`;
       if (apiId === undefined && externalId === undefined && enabled !== true) {
         // Keys of a deleted API, which are not deleted themselves yet, count as scanned: there may be any number of them.
-        const scanned = await db.run(call, (sql) => {
-          const all = sql`
-            select ${keyColumns(sql)}, ${inLiveApi(sql)} as is_live from keys ${withIdentity(sql)}
-            where keys.deleted_at is null and ${inWorkspace(sql)} and ${inState(sql)}`;
-          return pageOf<KeyRow & { isLive: boolean }>(sql, all, order(sql), page.limit);
-        });
+        const all = sql`
+          select ${keyColumns()}, ${inLiveApi} as is_live from keys ${withIdentity}
+          where keys.deleted_at is null and ${inWorkspace} and ${inState}`;
+        const scanned = await db.run(call, pageOf<KeyRow & { isLive: boolean }>(all, order, page.limit));
         const scannedTo = scanned.length > page.limit ? scanned.at(-1)?.keyId : undefined;
         return { rows: scanned.filter(({ isLive }) => isLive), scannedTo };
       }
-      const rows = await db.run(call, (sql) => {
-        // The keys of an identity or an API are in its workspace. The indexes over these include deleted keys.
-        const identityId = externalId && idOf(sql, workspaceId, { case: "externalId", value: externalId });
-        const liveApi = sql`(
-          select api_id from apis where workspace_id = ${workspaceId} and api_id = ${apiId ?? null} and deleted_at is null)`;
-        const candidates = identityId
-          ? sql`where identity_id = ${identityId} and key_id > ${page.after} order by key_id`
-          : apiId === undefined
-            ? sql`where ${inWorkspace(sql)} and deleted_at is null order by ${order(sql)}`
-            : sql`where (api_id, key_id) > (${liveApi}, ${page.after}) and api_id <= ${liveApi} order by api_id, key_id`;
-        const ofApi = apiId === undefined ? isLiveApi(sql, sql`scanned.api_id`) : sql`api_id = ${liveApi}`;
-        return scannedPageOf<KeyRow>(sql, {
+      // The keys of an identity or an API are in its workspace. The indexes over these include deleted keys.
+      const identityId = externalId && idOf(workspaceId, { case: "externalId", value: externalId });
+      const liveApi = sql`(
+        select api_id from apis where workspace_id = ${workspaceId} and api_id = ${apiId ?? null} and deleted_at is null)`;
+      const candidates = identityId
+        ? sql`where identity_id = ${identityId} and key_id > ${page.after} order by key_id`
+        : apiId === undefined
+          ? sql`where ${inWorkspace} and deleted_at is null order by ${order}`
+          : sql`where (api_id, key_id) > (${liveApi}, ${page.after}) and api_id <= ${liveApi} order by api_id, key_id`;
+      const ofApi = apiId === undefined ? isLiveApi(sql`scanned.api_id`) : sql`api_id = ${liveApi}`;
+      const rows = await db.run(
+        call,
+        scannedPageOf<KeyRow>({
           rows: sql`select key_id, api_id, enabled, deleted_at from keys ${candidates}`,
           column: sql`key_id`,
           direction: sql`asc`,
-          filter: sql`deleted_at is null and ${inState(sql)} and ${ofApi}`,
+          filter: sql`deleted_at is null and ${inState} and ${ofApi}`,
           limit: page.limit,
-          whole: selectKeys(sql, sql`key_id`),
+          whole: selectKeys(sql`key_id`),
           id: (keyId) => keyId,
-        });
-      });
+        }),
+      );
       const found = readScannedPage(rows);
       if (apiId !== undefined && found.rows.length === 0) await checkApi(call, workspaceId, apiId);
       return found;
@@ -215,35 +213,36 @@ export function createKeysStore(db: Database, quotas: Quotas) {
      */
     async updateKey(call: Call, changed: ChangedKey, changes: KeyChanges, actor: Actor): Promise<KeyRow | undefined> {
       const { owner, credits } = changes;
-      const [row] = await db.run(call, (sql) => {
-        const event = updateFacts(sql, sql`key_id`);
-        const reached = reachedQuota(sql, quotas, changed.workspaceId, { identities: isNewOwner(sql, owner) });
-        const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
-        const references = referenceParts(sql, {
-          workspaceId: changed.workspaceId,
-          roles: changes.roles ?? [],
-          apiId: null,
-        });
-        // A statement does not see an identity in the table that it has just inserted.
-        const identities =
-          owner?.kind === "named" ? sql`(select (owner).* from resolved) as identities` : sql`identities`;
-        const events: AuditFact[] = [...ownerCreated(sql, owner), ["key.update", event]];
-        if (credits !== undefined) events.push(creditsChanged(sql));
-        return sql<(QuotaCheck & UnknownReferences & (KeyRow | { keyId: null }))[]>`
-          with before as (${lockKey(sql, changed)}),
+      const event = updateFacts(sql`key_id`);
+      const reached = reachedQuota(quotas, changed.workspaceId, { identities: isNewOwner(owner) });
+      const ownerExists = owner ? sql`and exists (select from owner)` : sql``;
+      const references = referenceParts({
+        workspaceId: changed.workspaceId,
+        roles: changes.roles ?? [],
+        apiId: null,
+      });
+      // A statement does not see an identity in the table that it has just inserted.
+      const identities =
+        owner?.kind === "named" ? sql`(select (owner).* from resolved) as identities` : sql`identities`;
+      const events: AuditFact[] = [...ownerCreated(owner), ["key.update", event]];
+      if (credits !== undefined) events.push(creditsChanged);
+      const [row] = await db.run(
+        call,
+        sql<(QuotaCheck & UnknownReferences & (KeyRow | { keyId: null }))[]>`
+          with before as (${lockKey(changed)}),
             ${references.parts}
-            quota as (select case when not (${onlyRemoves(sql, changes)}) then ${reached} end as reached from before),
-            ${ownerParts(sql, changed.workspaceId, owner ?? undefined, references.exist)}
+            quota as (select case when not (${onlyRemoves(changes)}) then ${reached} end as reached from before),
+            ${ownerParts(changed.workspaceId, owner ?? undefined, references.exist)}
             after as (
-              update keys set ${assignments(sql, changes)} from before, quota
+              update keys set ${assignments(changes)} from before, quota
               where keys.key_id = (before).key_id and reached is null and ${references.exist} ${ownerExists}
               returning keys as after),
-            ${credits === undefined ? sql`` : creditsChange(sql, credits)}
-            events as (${insertAuditEvents(sql, actor, ...events)})
+            ${credits === undefined ? sql`` : creditsChange(credits)}
+            events as (${insertAuditEvents(actor, ...events)})
           select reached, ${references.unknown},
-            ${keyColumns(sql, credits === undefined ? undefined : changedCredits(sql))} from quota left join (select (after).* from after) as keys on true
-            left join ${identities} on identities.identity_id = keys.identity_id and identities.deleted_at is null`;
-      });
+            ${keyColumns(credits === undefined ? undefined : changedCredits)} from quota left join (select (after).* from after) as keys on true
+            left join ${identities} on identities.identity_id = keys.identity_id and identities.deleted_at is null`,
+      );
       refuseBeyondQuota(quotas, row);
       refuseUnknownReferences(row);
       return row === undefined || row.keyId === null ? undefined : row;
@@ -255,18 +254,19 @@ export function createKeysStore(db: Database, quotas: Quotas) {
      * @param erases whether the name and the meta are erased at once, and not with the row
      */
     async deleteKey(call: Call, changed: ChangedKey, erases: boolean, actor: Actor): Promise<boolean> {
-      const deleted = await db.run(call, (sql) => {
-        const event = sql`
-          select (before).workspace_id, (before).key_id, audit_snapshot(before), null::json from before, deleted`;
-        const erasure = erases ? sql`, name = null, meta = null` : sql``;
-        return sql`
-          with before as (${lockKey(sql, changed)}),
+      const event = sql`
+        select (before).workspace_id, (before).key_id, audit_snapshot(before), null::json from before, deleted`;
+      const erasure = erases ? sql`, name = null, meta = null` : sql``;
+      const deleted = await db.run(
+        call,
+        sql`
+          with before as (${lockKey(changed)}),
             deleted as (
               update keys set deleted_at = now(), identity_id = (before).identity_id ${erasure} from before
               where keys.key_id = (before).key_id returning keys.key_id),
-            events as (${insertAuditEvents(sql, actor, ["key.delete", event])})
-          select from deleted`;
-      });
+            events as (${insertAuditEvents(actor, ["key.delete", event])})
+          select from deleted`,
+      );
       return deleted.length === 1;
     },
 
@@ -282,19 +282,20 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       actor: Actor,
       record: IdempotencyRecord | undefined,
     ): Promise<boolean> {
-      const [row] = await db.run(call, (sql) => {
-        const reroll = sql`
-          select (a.after).workspace_id, (a.after).key_id, audit_snapshot(b.before), audit_snapshot(a.after)
-          from before b, after a`;
-        const creation = sql`select (made).workspace_id, (made).key_id, null::json, audit_snapshot(made) from made`;
-        const events: AuditFact[] = [["key.create", creation]];
-        if (old.hasCredits) events.push(creditsInherited(sql));
-        events.push(["key.reroll", reroll]);
-        // PostgreSQL runs parts that the last query does not read after it. So the last query reads `after`: otherwise the
-        // check of the caller in `events` would run before the change.
-        return sql<(QuotaCheck & { replaced: boolean })[]>`
-          with before as (${lockKey(sql, old)}),
-            quota as (select ${reachedQuota(sql, quotas, old.workspaceId, { keys: true })} as reached from before),
+      const reroll = sql`
+        select (a.after).workspace_id, (a.after).key_id, audit_snapshot(b.before), audit_snapshot(a.after)
+        from before b, after a`;
+      const creation = sql`select (made).workspace_id, (made).key_id, null::json, audit_snapshot(made) from made`;
+      const events: AuditFact[] = [["key.create", creation]];
+      if (old.hasCredits) events.push(creditsInherited);
+      events.push(["key.reroll", reroll]);
+      // PostgreSQL runs parts that the last query does not read after it. So the last query reads `after`: otherwise the
+      // check of the caller in `events` would run before the change.
+      const [row] = await db.run(
+        call,
+        sql<(QuotaCheck & { replaced: boolean })[]>`
+          with before as (${lockKey(old)}),
+            quota as (select ${reachedQuota(quotas, old.workspaceId, { keys: true })} as reached from before),
             after as (
               update keys set expires_at = least(expires_at, now() + ${graceMs}::float8 * interval '1 millisecond'),
                 ended = ended or ${graceMs === 0}, updated_at = now(), identity_id = (before).identity_id,
@@ -305,15 +306,15 @@ export function createKeysStore(db: Database, quotas: Quotas) {
               insert into keys (key_id, workspace_id, hash, start, name, enabled, scopes, permissions, role_ids, api_id,
                 ratelimits, has_credits, identity_id, meta, expires_at, created_at, updated_at)
               select ${successor.keyId}, workspace_id, ${hashBytes(successor.hash)}, ${successor.start}, name, enabled,
-                scopes, permissions, role_ids, api_id, ratelimits, has_credits, identity_id, meta, ${configuredExpiry(sql)},
+                scopes, permissions, role_ids, api_id, ratelimits, has_credits, identity_id, meta, ${configuredExpiry},
                 now(), now()
               from (select (before).* from before) as b, quota where reached is null
               returning keys as made),
-            ${old.hasCredits ? creditsSuccession(sql) : sql``}
-            events as (${insertAuditEvents(sql, actor, ...events)})
-            ${insertIdempotencyRecord(sql, record, sql`made`)}
-          select reached, exists (select from after) and exists (select from made) as replaced from quota`;
-      });
+            ${old.hasCredits ? creditsSuccession : sql``}
+            events as (${insertAuditEvents(actor, ...events)})
+            ${insertIdempotencyRecord(record, sql`made`)}
+          select reached, exists (select from after) and exists (select from made) as replaced from quota`,
+      );
       refuseBeyondQuota(quotas, row);
       return row?.replaced === true;
     },
@@ -327,16 +328,16 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       const keyIds = [...uses.keys()].join();
       const times = [...uses.values()].join();
       const left = await db.runInBackground(
-        (sql) => sql<{ keyId: string }[]>`
-        with used as materialized (
-            select key_id, to_timestamp(ms / 1000) as at
-            from unnest(string_to_array(${keyIds}, ','), string_to_array(${times}, ',')::float8[]) as used (key_id, ms)),
-          locked as (
-            select keys.key_id, used.at from keys join used using (key_id) for no key update of keys skip locked),
-          stored as (
-            update keys set last_used_at = greatest(last_used_at, locked.at) from locked
-            where keys.key_id = locked.key_id returning keys.key_id)
-        select keys.key_id from keys join used using (key_id) where key_id not in (select key_id from stored)`,
+        sql<{ keyId: string }[]>`
+          with used as materialized (
+              select key_id, to_timestamp(ms / 1000) as at
+              from unnest(string_to_array(${keyIds}, ','), string_to_array(${times}, ',')::float8[]) as used (key_id, ms)),
+            locked as (
+              select keys.key_id, used.at from keys join used using (key_id) for no key update of keys skip locked),
+            stored as (
+              update keys set last_used_at = greatest(last_used_at, locked.at) from locked
+              where keys.key_id = locked.key_id returning keys.key_id)
+          select keys.key_id from keys join used using (key_id) where key_id not in (select key_id from stored)`,
       );
       return left.map(({ keyId }) => keyId);
     },

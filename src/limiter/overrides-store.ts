@@ -8,7 +8,7 @@ import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from ".
 import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf } from "../storage/postgres/paging.js";
-import type { Fragment, Statement } from "../storage/postgres/sql.js";
+import { type Fragment, sql } from "../storage/postgres/sql.js";
 import type { Override } from "./override-set.js";
 
 /** Which override: a namespace has at most one for an identifier. */
@@ -32,8 +32,8 @@ const maxPatterns = 100;
 export type OverridesStore = ReturnType<typeof createOverridesStore>;
 
 export function createOverridesStore(db: Database, quotas: Quotas) {
-  const columns = (sql: Statement) => sql`override_id, namespace, identifier, "limit", duration::float8 as duration`;
-  const matching = (sql: Statement, { workspaceId, namespace, identifier }: OverrideReference) =>
+  const columns = sql`override_id, namespace, identifier, "limit", duration::float8 as duration`;
+  const matching = ({ workspaceId, namespace, identifier }: OverrideReference) =>
     sql`workspace_id = ${workspaceId} and namespace = ${namespace} and identifier = ${identifier}`;
 
   return {
@@ -49,16 +49,17 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
       actor: Actor,
     ): Promise<string | undefined> {
       const { workspaceId, namespace, identifier } = reference;
-      const [row] = await db.run(call, (sql) => {
-        const creation = sql`
-          select (after).workspace_id, (after).override_id, null::json, audit_snapshot(after) from inserted`;
-        const update = updateFacts(sql, sql`override_id`);
-        return sql<(QuotaCheck & { full: "overrides" | "patterns" | null; overrideId: string | null })[]>`
+      const creation = sql`
+        select (after).workspace_id, (after).override_id, null::json, audit_snapshot(after) from inserted`;
+      const update = updateFacts(sql`override_id`);
+      const [row] = await db.run(
+        call,
+        sql<(QuotaCheck & { full: "overrides" | "patterns" | null; overrideId: string | null })[]>`
           with before as (
               select rate_limit_overrides as before from rate_limit_overrides
-              where ${matching(sql, reference)} for no key update),
-            quota as (select ${reachedQuota(sql, quotas, workspaceId, {})} as reached),
-            space as (select ${reachedMaximum(sql, reference)} as full),
+              where ${matching(reference)} for no key update),
+            quota as (select ${reachedQuota(quotas, workspaceId, {})} as reached),
+            space as (select ${reachedMaximum(reference)} as full),
             after as (
               update rate_limit_overrides set "limit" = ${limit}, duration = ${duration} from before, quota
               where rate_limit_overrides.override_id = (before).override_id and reached is null
@@ -71,11 +72,11 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
               from quota, space where reached is null and "full" is null and not exists (select from before)
               on conflict (workspace_id, namespace, identifier) do nothing
               returning rate_limit_overrides as after),
-            events as (${insertAuditEvents(sql, actor, ["override.create", creation], ["override.update", update])})
+            events as (${insertAuditEvents(actor, ["override.create", creation], ["override.update", update])})
           select reached, "full",
             coalesce((select (after).override_id from after), (select (after).override_id from inserted)) as override_id
-          from quota, space`;
-      });
+          from quota, space`,
+      );
       refuseBeyondQuota(quotas, row);
       if (row?.overrideId) return row.overrideId;
       if (row?.full) throw tooManyOverrides(row.full, row.full === "patterns" ? maxPatterns : maxOverrides);
@@ -85,7 +86,7 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
     async findOverride(call: Call, reference: OverrideReference): Promise<OverrideRow | undefined> {
       const [row] = await db.readOne(
         call,
-        (sql) => sql<OverrideRow[]>`select ${columns(sql)} from rate_limit_overrides where ${matching(sql, reference)}`,
+        sql<OverrideRow[]>`select ${columns} from rate_limit_overrides where ${matching(reference)}`,
       );
       return row;
     },
@@ -96,26 +97,25 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
       namespace: string,
       page: PageRequest,
     ): Promise<readonly OverrideRow[]> {
-      return db.run(call, (sql) => {
-        const rows = sql`
-          select ${columns(sql)} from rate_limit_overrides
-          where workspace_id = ${workspaceId} and namespace = ${namespace} and override_id > ${page.after}`;
-        return pageOf<OverrideRow>(sql, rows, sql`override_id`, page.limit);
-      });
+      const rows = sql`
+        select ${columns} from rate_limit_overrides
+        where workspace_id = ${workspaceId} and namespace = ${namespace} and override_id > ${page.after}`;
+      return db.run(call, pageOf<OverrideRow>(rows, sql`override_id`, page.limit));
     },
 
     /** False if there is no such override. */
     async deleteOverride(call: Call, reference: OverrideReference, actor: Actor): Promise<boolean> {
-      const deleted = await db.run(call, (sql) => {
-        const event = sql`
-          select (deleted).workspace_id, (deleted).override_id, audit_snapshot(deleted), null::json from deleted`;
-        return sql`
+      const event = sql`
+        select (deleted).workspace_id, (deleted).override_id, audit_snapshot(deleted), null::json from deleted`;
+      const deleted = await db.run(
+        call,
+        sql`
           with deleted as (
-              delete from rate_limit_overrides where ${matching(sql, reference)}
+              delete from rate_limit_overrides where ${matching(reference)}
               returning rate_limit_overrides as deleted),
-            events as (${insertAuditEvents(sql, actor, ["override.delete", event])})
-          select from deleted`;
-      });
+            events as (${insertAuditEvents(actor, ["override.delete", event])})
+          select from deleted`,
+      );
       return deleted.length === 1;
     },
 
@@ -127,11 +127,11 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
     ): Promise<InSnapshot<{ overrides: readonly Override[] }>> {
       const rows = await db.readShared(
         call,
-        (sql) => sql<InSnapshot<Override | { overrideId: null }>[]>`
-        select override_id, identifier, "limit", duration::float8 as duration, pg_current_snapshot()::text as snapshot
-        from (select) as one
-          left join rate_limit_overrides on workspace_id = ${workspaceId} and namespace = ${namespace}
-        order by override_id`,
+        sql<InSnapshot<Override | { overrideId: null }>[]>`
+          select override_id, identifier, "limit", duration::float8 as duration, pg_current_snapshot()::text as snapshot
+          from (select) as one
+            left join rate_limit_overrides on workspace_id = ${workspaceId} and namespace = ${namespace}
+          order by override_id`,
       );
       const [first] = rows;
       if (first === undefined) throw new Error("a left join returned no row");
@@ -146,7 +146,7 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
 }
 
 /** An SQL expression: which maximum an additional override would exceed, or null. A replaced one is not additional. */
-function reachedMaximum(sql: Statement, { workspaceId, namespace, identifier }: OverrideReference): Fragment {
+function reachedMaximum({ workspaceId, namespace, identifier }: OverrideReference): Fragment {
   const isPattern = identifier.includes("*");
   return sql`(
     select case when exists (select from before) then null

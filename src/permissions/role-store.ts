@@ -6,7 +6,7 @@ import type { PageRequest } from "../pagination.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import type { Database } from "../storage/postgres/database.js";
 import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
-import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/sql.js";
+import { type Fragment, sql, textArrayParameter } from "../storage/postgres/sql.js";
 import type { PermissionRow, PermissionsStore } from "./store.js";
 
 /** A stored role, with descriptions of its permissions. */
@@ -52,19 +52,20 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
     /** False if the workspace already has a role with this name. */
     async insertRole(call: Call, role: NewRole, actor: Actor, record: IdempotencyRecord | undefined): Promise<boolean> {
       const { roleId, workspaceId, name, description, permissions } = role;
-      const [row] = await db.run(call, (sql) => {
-        const event = sql`select (added).workspace_id, (added).role_id, null::json, audit_snapshot(added) from added`;
-        return sql<(QuotaCheck & { added: boolean })[]>`
-          with quota as (select ${reachedQuota(sql, quotas, workspaceId, {})} as reached),
+      const event = sql`select (added).workspace_id, (added).role_id, null::json, audit_snapshot(added) from added`;
+      const [row] = await db.run(
+        call,
+        sql<(QuotaCheck & { added: boolean })[]>`
+          with quota as (select ${reachedQuota(quotas, workspaceId, {})} as reached),
             added as (
               insert into roles (role_id, workspace_id, name, description, permissions, created_at)
               select ${roleId}, ${workspaceId}, ${name}, ${description}, ${textArrayParameter(permissions)}, now()
               from quota where reached is null
               on conflict (workspace_id, name) where deleted_at is null do nothing returning roles as added),
-            events as (${insertAuditEvents(sql, actor, ["role.create", event])})
-            ${insertIdempotencyRecord(sql, record, sql`added`)}
-          select reached, exists (select from added) as added from quota`;
-      });
+            events as (${insertAuditEvents(actor, ["role.create", event])})
+            ${insertIdempotencyRecord(record, sql`added`)}
+          select reached, exists (select from added) as added from quota`,
+      );
       refuseBeyondQuota(quotas, row);
       return row?.added === true;
     },
@@ -73,8 +74,8 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
     async findRole(call: Call, workspaceId: string, reference: string): Promise<RoleRow | undefined> {
       const found = await db.readOne(
         call,
-        (sql) => sql<StoredRole[]>`
-        select ${roleColumns(sql)} from roles where role_id = ${roleIdOf(sql, workspaceId, reference)}`,
+        sql<StoredRole[]>`
+          select ${roleColumns} from roles where role_id = ${roleIdOf(workspaceId, reference)}`,
       );
       const [role] = await describeRoles(call, workspaceId, found, { withDescription: true });
       return role;
@@ -87,10 +88,10 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
     async findRoles(call: Call, workspaceId: string, names: readonly string[]): Promise<RoleRow[]> {
       const found = await db.run(
         call,
-        (sql) => sql<StoredRole[]>`
-        select ${roleColumns(sql)} from roles
-        where workspace_id = ${workspaceId} and name = any (${textArrayParameter(names)}) and deleted_at is null
-        order by name`,
+        sql<StoredRole[]>`
+          select ${roleColumns} from roles
+          where workspace_id = ${workspaceId} and name = any (${textArrayParameter(names)}) and deleted_at is null
+          order by name`,
       );
       return describeRoles(call, workspaceId, found, { withDescription: false });
     },
@@ -102,13 +103,13 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
       search: string | undefined,
       page: PageRequest,
     ): Promise<ScannedPage<RoleRow>> {
-      const found = await listPage<StoredRole>(db, call, workspaceId, search, page, (sql) => ({
+      const found = await listPage<StoredRole>(db, call, workspaceId, search, page, {
         table: sql`roles`,
         id: sql`role_id`,
-        columns: roleColumns(sql),
+        columns: roleColumns,
         condition: sql`deleted_at is null`,
         searched: sql`name`,
-      }));
+      });
       return { ...found, rows: await describeRoles(call, workspaceId, found.rows, { withDescription: true }) };
     },
 
@@ -124,27 +125,28 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
       permissions: readonly string[],
       actor: Actor,
     ): Promise<boolean> {
-      const [row] = await db.run(call, (sql) => {
-        const event = updateFacts(sql, sql`role_id`);
-        const given = textArrayParameter(permissions);
-        // No quota applies to a change that only removes permissions: it must be possible at any time. It can be repeated
-        // only as often as there are permissions.
-        const onlyRemoves = sql`(
-          (before).permissions = ${given}
-          or (before).permissions @> ${given} and cardinality((before).permissions) > cardinality(${given}))`;
-        return sql<(QuotaCheck & { changed: boolean })[]>`
+      const event = updateFacts(sql`role_id`);
+      const given = textArrayParameter(permissions);
+      // No quota applies to a change that only removes permissions: it must be possible at any time. It can be repeated
+      // only as often as there are permissions.
+      const onlyRemoves = sql`(
+        (before).permissions = ${given}
+        or (before).permissions @> ${given} and cardinality((before).permissions) > cardinality(${given}))`;
+      const [row] = await db.run(
+        call,
+        sql<(QuotaCheck & { changed: boolean })[]>`
           with before as (
               select roles as before from roles
-              where role_id = ${roleIdOf(sql, workspaceId, reference)} and deleted_at is null for no key update),
+              where role_id = ${roleIdOf(workspaceId, reference)} and deleted_at is null for no key update),
             quota as (
-              select case when not ${onlyRemoves} then ${reachedQuota(sql, quotas, workspaceId, {})} end as reached
+              select case when not ${onlyRemoves} then ${reachedQuota(quotas, workspaceId, {})} end as reached
               from before),
             after as (
               update roles set permissions = ${given} from before, quota
               where roles.role_id = (before).role_id and reached is null returning roles as after),
-            events as (${insertAuditEvents(sql, actor, ["role.update", event])})
-          select reached, exists (select from after) as changed from quota`;
-      });
+            events as (${insertAuditEvents(actor, ["role.update", event])})
+          select reached, exists (select from after) as changed from quota`,
+      );
       refuseBeyondQuota(quotas, row);
       return row?.changed === true;
     },
@@ -155,32 +157,31 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
      * @param reference its id or its name
      */
     async deleteRole(call: Call, workspaceId: string, reference: string, actor: Actor): Promise<boolean> {
-      const deleted = await db.run(call, (sql) => {
-        const event = sql`
-          select (before).workspace_id, (before).role_id, audit_snapshot(before), null::json from before, deleted`;
-        // Locked for update: a concurrent statement that gives this role to a key holds a key share lock.
-        return sql`
+      const event = sql`
+        select (before).workspace_id, (before).role_id, audit_snapshot(before), null::json from before, deleted`;
+      // Locked for update: a concurrent statement that gives this role to a key holds a key share lock.
+      const deleted = await db.run(
+        call,
+        sql`
           with before as (
               select roles as before from roles
-              where role_id = ${roleIdOf(sql, workspaceId, reference)} and deleted_at is null for update),
+              where role_id = ${roleIdOf(workspaceId, reference)} and deleted_at is null for update),
             deleted as (
               update roles set deleted_at = now(), name = '', description = null, permissions = '{}' from before
               where roles.role_id = (before).role_id returning roles.role_id),
-            events as (${insertAuditEvents(sql, actor, ["role.delete", event])})
-          select from deleted`;
-      });
+            events as (${insertAuditEvents(actor, ["role.delete", event])})
+          select from deleted`,
+      );
       return deleted.length === 1;
     },
   };
 }
 
 /** The columns of a StoredRole. */
-function roleColumns(sql: Statement): Fragment {
-  return sql`role_id, name, description, permissions`;
-}
+const roleColumns = sql`role_id, name, description, permissions`;
 
 /** The id of the role with this id or name, as a subquery. No name has the form of an id. */
-function roleIdOf(sql: Statement, workspaceId: string, reference: string): Fragment {
+function roleIdOf(workspaceId: string, reference: string): Fragment {
   return sql`(
     select role_id from roles
     where workspace_id = ${workspaceId} and deleted_at is null and (role_id = ${reference} or name = ${reference}))`;

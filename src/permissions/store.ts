@@ -6,7 +6,7 @@ import { maxPageBytes, type PageRequest } from "../pagination.js";
 import { type QuotaCheck, type Quotas, reachedQuota, refuseBeyondQuota } from "../quotas/quotas.js";
 import type { Database } from "../storage/postgres/database.js";
 import { listPage, type ScannedPage } from "../storage/postgres/paging.js";
-import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/sql.js";
+import { type Fragment, sql, textArrayParameter } from "../storage/postgres/sql.js";
 
 /** A permission of a key or a role. All but the slug is null if the catalogue does not contain it. */
 export interface PermissionRow {
@@ -46,20 +46,21 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
       record: IdempotencyRecord | undefined,
     ): Promise<boolean> {
       const { permissionId, workspaceId, slug, name, description } = permission;
-      const [row] = await db.run(call, (sql) => {
-        const event = sql`
-          select (added).workspace_id, (added).permission_id, null::json, audit_snapshot(added) from added`;
-        return sql<(QuotaCheck & { added: boolean })[]>`
-          with quota as (select ${reachedQuota(sql, quotas, workspaceId, {})} as reached),
+      const event = sql`
+        select (added).workspace_id, (added).permission_id, null::json, audit_snapshot(added) from added`;
+      const [row] = await db.run(
+        call,
+        sql<(QuotaCheck & { added: boolean })[]>`
+          with quota as (select ${reachedQuota(quotas, workspaceId, {})} as reached),
             added as (
               insert into permissions (permission_id, workspace_id, slug, name, description, created_at)
               select ${permissionId}, ${workspaceId}, ${slug}, ${name}, ${description}, now()
               from quota where reached is null
               on conflict (workspace_id, slug) do nothing returning permissions as added),
-            events as (${insertAuditEvents(sql, actor, ["permission.create", event])})
-            ${insertIdempotencyRecord(sql, record, sql`added`)}
-          select reached, exists (select from added) as added from quota`;
-      });
+            events as (${insertAuditEvents(actor, ["permission.create", event])})
+            ${insertIdempotencyRecord(record, sql`added`)}
+          select reached, exists (select from added) as added from quota`,
+      );
       refuseBeyondQuota(quotas, row);
       return row?.added === true;
     },
@@ -72,9 +73,9 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
     ): Promise<CataloguedPermission | undefined> {
       const [row] = await db.readOne(
         call,
-        (sql) => sql<CataloguedPermission[]>`
-        select slug, permission_id, name, description from permissions
-        where permission_id = ${permissionIdOf(sql, workspaceId, reference)}`,
+        sql<CataloguedPermission[]>`
+          select slug, permission_id, name, description from permissions
+          where permission_id = ${permissionIdOf(workspaceId, reference)}`,
       );
       return row;
     },
@@ -86,13 +87,13 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
       search: string | undefined,
       page: PageRequest,
     ): Promise<ScannedPage<CataloguedPermission>> {
-      return listPage(db, call, workspaceId, search, page, (sql) => ({
+      return listPage(db, call, workspaceId, search, page, {
         table: sql`permissions`,
         id: sql`permission_id`,
         columns: sql`slug, permission_id, name, description`,
         condition: sql`true`,
         searched: sql`slug`,
-      }));
+      });
     },
 
     /**
@@ -107,17 +108,18 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
       reference: string,
       actor: Actor,
     ): Promise<PermissionDeletion> {
-      const [row] = await db.run(call, (sql) => {
-        const event = sql`
-          select (before).workspace_id, (before).permission_id, audit_snapshot(before), null::json from before, deleted`;
-        // Written as the indexes over permissions are.
-        const hasPermission = sql`
-          permissions_of_workspace(workspace_id, permissions) @> array[${workspaceId}::text || ' ' || (before).slug]
-          and permissions <> '{}' and deleted_at is null`;
-        return sql<{ inUse: boolean }[]>`
+      const event = sql`
+        select (before).workspace_id, (before).permission_id, audit_snapshot(before), null::json from before, deleted`;
+      // Written as the indexes over permissions are.
+      const hasPermission = sql`
+        permissions_of_workspace(workspace_id, permissions) @> array[${workspaceId}::text || ' ' || (before).slug]
+        and permissions <> '{}' and deleted_at is null`;
+      const [row] = await db.run(
+        call,
+        sql<{ inUse: boolean }[]>`
           with before as (
               select permissions as before from permissions
-              where permission_id = ${permissionIdOf(sql, workspaceId, reference)} for update),
+              where permission_id = ${permissionIdOf(workspaceId, reference)} for update),
             used as materialized (
               select exists (select from roles where ${hasPermission}) or (
                 select count(*) = ${maxHolders}
@@ -127,9 +129,9 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
             deleted as (
               delete from permissions using before, used
               where permissions.permission_id = (before).permission_id and not in_use returning permissions.permission_id),
-            events as (${insertAuditEvents(sql, actor, ["permission.delete", event])})
-          select in_use from used left join deleted on true`;
-      });
+            events as (${insertAuditEvents(actor, ["permission.delete", event])})
+          select in_use from used left join deleted on true`,
+      );
       if (row === undefined) return "not found";
       return row.inUse ? "in use" : "deleted";
     },
@@ -144,11 +146,12 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
       slugs: readonly string[],
       { withDescription } = { withDescription: true },
     ): Promise<readonly PermissionRow[]> {
-      return db.run(call, (sql) => {
-        const description = withDescription ? sql`description` : sql`null::text`;
-        // With `offset 0`, each slug is found by the index. A join would be planned for ten slugs, whatever their number, and
-        // compare each of thousands with the whole catalogue.
-        return sql<PermissionRow[]>`
+      const description = withDescription ? sql`description` : sql`null::text`;
+      // With `offset 0`, each slug is found by the index. A join would be planned for ten slugs, whatever their number, and
+      // compare each of thousands with the whole catalogue.
+      return db.run(
+        call,
+        sql<PermissionRow[]>`
           select slug, permission_id, name, description from (
             select granted.slug, position, permission_id, name, ${description} as description,
               sum(octet_length(name) + coalesce(octet_length(${description}), 0))
@@ -159,14 +162,14 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
                 where workspace_id = ${workspaceId} and permissions.slug = granted.slug offset 0) as catalogued on true
           ) as described
           where bytes_before is null or bytes_before <= ${maxPageBytes}
-          order by position`;
-      });
+          order by position`,
+      );
     },
   };
 }
 
 /** The id of the permission with this id or slug, as a subquery. No slug has the form of an id. */
-function permissionIdOf(sql: Statement, workspaceId: string, reference: string): Fragment {
+function permissionIdOf(workspaceId: string, reference: string): Fragment {
   return sql`(
     select permission_id from permissions
     where workspace_id = ${workspaceId} and (permission_id = ${reference} or slug = ${reference}))`;

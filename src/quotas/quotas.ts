@@ -1,5 +1,5 @@
 import { quotaExceeded } from "../errors.js";
-import type { Fragment, Statement } from "../storage/postgres/sql.js";
+import { type Fragment, sql } from "../storage/postgres/sql.js";
 
 /** The quotas of one workspace. */
 export interface Quotas {
@@ -22,18 +22,18 @@ export interface Growth {
  * that it costs no round trip. A trigger maintains the counts. Concurrent statements do not see each other's rows, so
  * each of them can exceed a quota by its rows. Not an SQL exception, because PostgreSQL would log each one.
  */
-export function reachedQuota(sql: Statement, quotas: Quotas, workspaceId: string, growth: Growth): Fragment {
+export function reachedQuota(quotas: Quotas, workspaceId: string, growth: Growth): Fragment {
   const { keys = false, identities = false } = growth;
   // Counts that do not grow get a quota that cannot be reached.
   const maxKeys = keys === false || keys === 0 ? Number.MAX_SAFE_INTEGER : quotas.keys - Number(keys);
   return sql`(
     select case when sum(keys) > ${maxKeys}::bigint then 'keys'
-      when ${exceedsIdentities(sql, quotas.identities, identities)} then 'identities'
+      when ${exceedsIdentities(quotas.identities, identities)} then 'identities'
       when sum(bytes) >= ${quotas.bytes}::bigint then 'bytes' end
     from usage where workspace_id = ${workspaceId})`;
 }
 
-function exceedsIdentities(sql: Statement, max: number, growth: NonNullable<Growth["identities"]>): Fragment {
+function exceedsIdentities(max: number, growth: NonNullable<Growth["identities"]>): Fragment {
   if (growth === false) return sql`false`;
   if (growth === true) return sql`sum(identities) >= ${max}::bigint`;
   if (!("atMost" in growth)) return sql`sum(identities) >= ${max}::bigint and ${growth}`;

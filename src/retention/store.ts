@@ -1,7 +1,7 @@
 import { insertAuditEvents } from "../audit/store.js";
 import { mintId } from "../ids.js";
 import type { Database } from "../storage/postgres/database.js";
-import { type Statement, textArrayParameter } from "../storage/postgres/sql.js";
+import { sql, textArrayParameter } from "../storage/postgres/sql.js";
 
 /** How many rows one statement removes: a few milliseconds of work. */
 export const batchSize = 500;
@@ -21,8 +21,7 @@ const beginning = { deletedAt: new Date(0), identityId: "" };
 const lock = 5_138_008_423;
 
 /** The part `turn` of a statement. Its row says whether this process removes rows now: while another does, nothing is done. */
-export const takeTurn = (sql: Statement) =>
-  sql`turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine)`;
+export const takeTurn = sql`turn as materialized (select pg_try_advisory_xact_lock(${lock}) as mine)`;
 
 /** What one statement has done. */
 export interface Batch {
@@ -41,17 +40,17 @@ export function createRetentionStore(db: Database) {
   let scannedTo = beginning;
 
   /** Rows with an earlier time have been kept for long enough. */
-  const limitOf = (sql: Statement, keptMs: number) => sql`now() - ${keptMs}::float8 * interval '1 millisecond'`;
+  const limitOf = (keptMs: number) => sql`now() - ${keptMs}::float8 * interval '1 millisecond'`;
 
   /** @param id a column that names rows. An array of its values lets PostgreSQL find the rows directly, also by ctid */
   async function remove(table: string, id: string, time: string, keptMs: number): Promise<Batch> {
     const { count } = await db.runInBackground(
-      (sql) => sql`
-      with ${takeTurn(sql)}
-      delete from ${sql(table)} where ${sql(id)} = any (array(
-        select ${sql(id)} from ${sql(table)} as old
-        where ${sql(time)} < ${limitOf(sql, keptMs)} and (select mine from turn)
-        order by ${sql(time)} limit ${batchSize} for update of old skip locked))`,
+      sql`
+        with ${takeTurn}
+        delete from ${sql(table)} where ${sql(id)} = any (array(
+          select ${sql(id)} from ${sql(table)} as old
+          where ${sql(time)} < ${limitOf(keptMs)} and (select mine from turn)
+          order by ${sql(time)} limit ${batchSize} for update of old skip locked))`,
     );
     return { rows: count, mayHaveMore: count === batchSize };
   }
@@ -62,26 +61,26 @@ export function createRetentionStore(db: Database) {
     /** A deleted identity stays while a key refers to it: at most as many stay as there are keys. */
     async identities(keptMs: number): Promise<Batch> {
       const [found] = await db.runInBackground(
-        (sql) => sql<{ removed: number; scanned: number; deletedAt: Date; identityId: string }[]>`
-        with ${takeTurn(sql)},
-          scanned as materialized (
-            select identity_id, deleted_at from identities
-            where deleted_at < ${limitOf(sql, keptMs)} and (deleted_at, identity_id) > (${scannedTo.deletedAt}, ${scannedTo.identityId})
-              and (select mine from turn)
-            order by deleted_at, identity_id limit ${maxScanned}),
-          removed as (
-            delete from identities where identity_id in (
-              select identity_id from identities as old
-              where identity_id in (select identity_id from scanned)
-                and not exists (select from keys where keys.identity_id = old.identity_id)
-              limit ${batchSize} for update of old skip locked)
-            returning identity_id)
-        select (select count(*)::int from removed) as removed, (select count(*)::int from scanned) as scanned,
-          last.deleted_at, last.identity_id
-        from (select max(deleted_at) as deleted_at from scanned) as time
-          left join lateral (
-            select deleted_at, identity_id from scanned where scanned.deleted_at = time.deleted_at
-            order by identity_id desc limit 1) as last on true`,
+        sql<{ removed: number; scanned: number; deletedAt: Date; identityId: string }[]>`
+          with ${takeTurn},
+            scanned as materialized (
+              select identity_id, deleted_at from identities
+              where deleted_at < ${limitOf(keptMs)} and (deleted_at, identity_id) > (${scannedTo.deletedAt}, ${scannedTo.identityId})
+                and (select mine from turn)
+              order by deleted_at, identity_id limit ${maxScanned}),
+            removed as (
+              delete from identities where identity_id in (
+                select identity_id from identities as old
+                where identity_id in (select identity_id from scanned)
+                  and not exists (select from keys where keys.identity_id = old.identity_id)
+                limit ${batchSize} for update of old skip locked)
+              returning identity_id)
+          select (select count(*)::int from removed) as removed, (select count(*)::int from scanned) as scanned,
+            last.deleted_at, last.identity_id
+          from (select max(deleted_at) as deleted_at from scanned) as time
+            left join lateral (
+              select deleted_at, identity_id from scanned where scanned.deleted_at = time.deleted_at
+              order by identity_id desc limit 1) as last on true`,
       );
       if (found === undefined) return { rows: 0, mayHaveMore: false };
       if (found.removed < batchSize) scannedTo = found.scanned < maxScanned ? beginning : found;
@@ -95,53 +94,51 @@ export function createRetentionStore(db: Database) {
     async keysOfApis(): Promise<Batch> {
       const actor = { actor: "service", requestId: mintId("req"), key: undefined };
       const eventIds = Array.from({ length: batchSize }, () => mintId("evt"));
-      const [found] = await db.runInBackground((sql) => {
-        const facts = sql`
-          select (deleted).workspace_id, (deleted).key_id, audit_snapshot(deleted), null::json, event_id
-          from deleted join scanned on scanned.key_id = (deleted).key_id order by number`;
-        const isFull = sql`(select count(*) = ${batchSize} from scanned)`;
-        const lastPlace = sql`(select max(place) from scanned)`;
-        return sql<{ deleted: number; mayHaveMore: boolean }[]>`
-          with ${takeTurn(sql)},
-            api as materialized (
-              select api_id, keys_deleted_to, row_number() over (order by deleted_at, api_id) as place from (
-                select api_id, keys_deleted_to, deleted_at from apis
-                where deleted_at is not null and keys_deleted_at is null and (select mine from turn)
-                order by deleted_at, api_id limit ${maxApis}) as oldest),
-            scanned as materialized (
-              select key_id, place, number, (${textArrayParameter(eventIds)}::text[])[number] as event_id from (
-                select key_id, place, row_number() over (order by place, key_id)::int as number
-                from api cross join lateral (
-                  select key_id from keys
-                  where keys.api_id = api.api_id and key_id > keys_deleted_to order by key_id limit ${batchSize}) as own
-                order by place, key_id limit ${batchSize}) as numbered),
-            locked as materialized (
-              select key_id from keys where key_id in (select key_id from scanned) and deleted_at is null
-              order by key_id for update),
-            deleted as (
-              update keys set deleted_at = now() from locked where keys.key_id = locked.key_id returning keys as deleted),
-            progress as (
-              update apis set
-                keys_deleted_to = coalesce(
-                  (select max(key_id) from scanned where scanned.place = api.place), apis.keys_deleted_to),
-                keys_deleted_at = case when not ${isFull} or place < ${lastPlace} then now() end
-              from api where apis.api_id = api.api_id and (not ${isFull} or place <= ${lastPlace})),
-            events as (${insertAuditEvents(sql, actor, ["key.delete", facts, "own ids"])})
-          select (select count(*)::int from deleted) as deleted,
-            ${isFull} or (select count(*) = ${maxApis} from api) as may_have_more`;
-      });
+      const facts = sql`
+        select (deleted).workspace_id, (deleted).key_id, audit_snapshot(deleted), null::json, event_id
+        from deleted join scanned on scanned.key_id = (deleted).key_id order by number`;
+      const isFull = sql`(select count(*) = ${batchSize} from scanned)`;
+      const lastPlace = sql`(select max(place) from scanned)`;
+      const [found] = await db.runInBackground(sql<{ deleted: number; mayHaveMore: boolean }[]>`
+        with ${takeTurn},
+          api as materialized (
+            select api_id, keys_deleted_to, row_number() over (order by deleted_at, api_id) as place from (
+              select api_id, keys_deleted_to, deleted_at from apis
+              where deleted_at is not null and keys_deleted_at is null and (select mine from turn)
+              order by deleted_at, api_id limit ${maxApis}) as oldest),
+          scanned as materialized (
+            select key_id, place, number, (${textArrayParameter(eventIds)}::text[])[number] as event_id from (
+              select key_id, place, row_number() over (order by place, key_id)::int as number
+              from api cross join lateral (
+                select key_id from keys
+                where keys.api_id = api.api_id and key_id > keys_deleted_to order by key_id limit ${batchSize}) as own
+              order by place, key_id limit ${batchSize}) as numbered),
+          locked as materialized (
+            select key_id from keys where key_id in (select key_id from scanned) and deleted_at is null
+            order by key_id for update),
+          deleted as (
+            update keys set deleted_at = now() from locked where keys.key_id = locked.key_id returning keys as deleted),
+          progress as (
+            update apis set
+              keys_deleted_to = coalesce(
+                (select max(key_id) from scanned where scanned.place = api.place), apis.keys_deleted_to),
+              keys_deleted_at = case when not ${isFull} or place < ${lastPlace} then now() end
+            from api where apis.api_id = api.api_id and (not ${isFull} or place <= ${lastPlace})),
+          events as (${insertAuditEvents(actor, ["key.delete", facts, "own ids"])})
+        select (select count(*)::int from deleted) as deleted,
+          ${isFull} or (select count(*) = ${maxApis} from api) as may_have_more`);
       return { rows: found?.deleted ?? 0, mayHaveMore: found?.mayHaveMore === true };
     },
     /** A deleted API stays until its keys are removed. */
     async apis(keptMs: number): Promise<Batch> {
       const { count } = await db.runInBackground(
-        (sql) => sql`
-        with ${takeTurn(sql)}
-        delete from apis where api_id in (
-          select api_id from apis as old
-          where keys_deleted_at < ${limitOf(sql, keptMs)} and (select mine from turn)
-            and (select key_id from keys where keys.api_id = old.api_id limit 1) is null
-          order by keys_deleted_at limit ${batchSize} for update of old skip locked)`,
+        sql`
+          with ${takeTurn}
+          delete from apis where api_id in (
+            select api_id from apis as old
+            where keys_deleted_at < ${limitOf(keptMs)} and (select mine from turn)
+              and (select key_id from keys where keys.api_id = old.api_id limit 1) is null
+            order by keys_deleted_at limit ${batchSize} for update of old skip locked)`,
       );
       return { rows: count, mayHaveMore: count === batchSize };
     },

@@ -1,6 +1,6 @@
 import type { AuthorizedKey } from "../call/context.js";
 import { errorCodeOf } from "../storage/postgres/connection.js";
-import { type Fragment, type Statement, textArrayParameter } from "../storage/postgres/sql.js";
+import { type Fragment, sql, textArrayParameter } from "../storage/postgres/sql.js";
 import type { KeyState } from "./key-state.js";
 
 /** The code of require_caller_unchanged(). */
@@ -12,7 +12,7 @@ const callerChangedCode = "LK001";
  *
  * @param key undefined for the operator, who cannot be revoked
  */
-export function callerUnchanged(sql: Statement, key: AuthorizedKey | undefined): Fragment {
+export function callerUnchanged(key: AuthorizedKey | undefined): Fragment {
   if (key === undefined) return sql`true`;
   // A subquery is evaluated even if there are no rows to apply the condition to.
   return sql`

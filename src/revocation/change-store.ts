@@ -1,5 +1,5 @@
 import type { Database } from "../storage/postgres/database.js";
-import type { Fragment, Statement } from "../storage/postgres/sql.js";
+import { type Fragment, sql } from "../storage/postgres/sql.js";
 import { allRowsOf } from "./change-log.js";
 import { parseSnapshot, type Snapshot } from "./snapshot.js";
 
@@ -70,23 +70,23 @@ interface ChangedRow extends TermsRow {
 
 export function createChangeStore(db: Database) {
   /** Stamps with transaction ids that this server has not reached yet. Each would count as a change in every poll. */
-  const isForeign = (sql: Statement) => sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
+  const isForeign = sql`changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
   const stampedTables = ["keys", "identities", "apis", "roles", "override_versions", "workspaces", "removals"] as const;
 
   // With the second, PostgreSQL would not warn that a synchronous standby has not confirmed a change.
-  const unsafeSetting = (sql: Statement) => sql`
+  const unsafeSetting = sql`
     case when current_setting('synchronous_commit') = 'off' then 'synchronous_commit = off'
       when current_setting('client_min_messages') = 'error' then 'client_min_messages = error' end as unsafe_setting`;
 
   // A subscription copies rows with the stamps of the other server, and runs no triggers. So a poll would not find these
   // changes.
-  const isSubscribed = (sql: Statement) => sql`
+  const isSubscribed = sql`
     exists (select from pg_subscription_rel where srrelid = any (${[...stampedTables]}::text[]::regclass[])) as subscribed`;
 
   return {
     /** Whether the tables receive the changes of another server by logical replication. */
     async isSubscribed(): Promise<boolean> {
-      const [row] = await db.runInBackground((sql) => sql<{ subscribed: boolean }[]>`select ${isSubscribed(sql)}`);
+      const [row] = await db.runInBackground(sql<{ subscribed: boolean }[]>`select ${isSubscribed}`);
       return row?.subscribed ?? false;
     },
 
@@ -96,32 +96,32 @@ export function createChangeStore(db: Database) {
      */
     async removeForeignStamps(): Promise<void> {
       const [row] = await db.runInBackground(
-        (sql) => sql<{ found: boolean }[]>`
-        select exists (select from keys where ${isForeign(sql)}) or exists (select from identities where ${isForeign(sql)})
-          or exists (select from apis where ${isForeign(sql)}) or exists (select from roles where ${isForeign(sql)})
-          or exists (select from override_versions where ${isForeign(sql)})
-          or exists (select from workspaces where ${isForeign(sql)}) or exists (select from removals where ${isForeign(sql)})
-          or exists (select from cluster_state where forgotten_xid >= pg_snapshot_xmax(pg_current_snapshot())) as found`,
+        sql<{ found: boolean }[]>`
+          select exists (select from keys where ${isForeign}) or exists (select from identities where ${isForeign})
+            or exists (select from apis where ${isForeign}) or exists (select from roles where ${isForeign})
+            or exists (select from override_versions where ${isForeign})
+            or exists (select from workspaces where ${isForeign}) or exists (select from removals where ${isForeign})
+            or exists (select from cluster_state where forgotten_xid >= pg_snapshot_xmax(pg_current_snapshot())) as found`,
       );
       if (!row?.found) return;
-      await db.begin(async (sql) => {
-        await sql`set local statement_timeout = 0`;
-        await sql`
+      await db.begin(async (transaction) => {
+        await transaction`set local statement_timeout = 0`;
+        await transaction`
           lock table keys, identities, apis, roles, override_versions, workspaces, removals, cluster_state
           in share row exclusive mode`;
         for (const table of stampedTables) {
-          await sql`
-            update ${sql(table)} set changed_xid = '0' where changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
+          await transaction`
+            update ${transaction(table)} set changed_xid = '0' where changed_xid >= pg_snapshot_xmax(pg_current_snapshot())`;
         }
-        await sql`update cluster_state set forgotten_xid = '0', cache_secret = new_cache_secret()`;
+        await transaction`update cluster_state set forgotten_xid = '0', cache_secret = new_cache_secret()`;
       });
     },
 
     async readTerms(): Promise<LeaseTerms> {
       const [row] = await db.runInBackground(
-        (sql) => sql<TermsRow[]>`
-        select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline(), ${unsafeSetting(sql)}
-        from cluster_state`,
+        sql<TermsRow[]>`
+          select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline(), ${unsafeSetting}
+          from cluster_state`,
       );
       if (row === undefined) throw leaseRowMissing();
       return { ...row, snapshot: parseSnapshot(row.snapshot) };
@@ -137,38 +137,36 @@ export function createChangeStore(db: Database) {
      */
     async changedSince(seen: Snapshot): Promise<Changed> {
       const limit = maxChanges + 1;
-      const rows = await db.runInBackground((sql) => {
-        const xmax = sql`${`${seen.xmax}`}::xid8`;
-        const inProgress = sql`${seen.inProgress.map(String)}::text[]::xid8[]`;
-        // Two queries, because no index serves both conditions at once.
-        const changedIn = (table: Fragment, id: Fragment) => sql`
-          (select workspace_id, ${id} as id, changed_xid from ${table}
-            where changed_xid >= ${xmax} order by changed_xid limit ${limit})
-          union all (select workspace_id, ${id}, changed_xid from ${table}
-            where changed_xid = any (${inProgress}) limit ${limit})`;
-        return sql<ChangedRow[]>`
-          with present as materialized (
-              select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline(), ${unsafeSetting(sql)},
-                pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby, ${isSubscribed(sql)},
-                forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
-              from cluster_state),
-            changed as materialized (
-              select * from (
-                ${changedIn(sql`keys`, sql`key_id`)}
-                union all ${changedIn(sql`identities`, sql`identity_id`)}
-                union all ${changedIn(sql`apis`, sql`api_id`)}
-                union all ${changedIn(sql`roles`, sql`role_id`)}
-                union all ${changedIn(sql`override_versions`, sql`workspace_id || '/overrides'`)}
-                union all ${changedIn(sql`workspaces`, sql`workspace_id`)}
-                union all ${changedIn(sql`removals`, sql`null`)}) as unseen limit ${limit}),
-            by_workspace as (
-              select workspace_id, count(*) <= ${maxRowsPerWorkspace} and bool_and(id is not null) as named,
-                array_agg(id) as ids, array_agg(changed_xid::text) as xids
-              from changed group by workspace_id)
-          select present.*, (select count(*)::float8 from changed) as change_count, workspace_id, named,
-            case when named then ids end as ids, case when named then xids end as xids
-          from present left join by_workspace on true`;
-      });
+      const xmax = sql`${`${seen.xmax}`}::xid8`;
+      const inProgress = sql`${seen.inProgress.map(String)}::text[]::xid8[]`;
+      // Two queries, because no index serves both conditions at once.
+      const changedIn = (table: Fragment, id: Fragment) => sql`
+        (select workspace_id, ${id} as id, changed_xid from ${table}
+          where changed_xid >= ${xmax} order by changed_xid limit ${limit})
+        union all (select workspace_id, ${id}, changed_xid from ${table}
+          where changed_xid = any (${inProgress}) limit ${limit})`;
+      const rows = await db.runInBackground(sql<ChangedRow[]>`
+        with present as materialized (
+            select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline(), ${unsafeSetting},
+              pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby, ${isSubscribed},
+              forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
+            from cluster_state),
+          changed as materialized (
+            select * from (
+              ${changedIn(sql`keys`, sql`key_id`)}
+              union all ${changedIn(sql`identities`, sql`identity_id`)}
+              union all ${changedIn(sql`apis`, sql`api_id`)}
+              union all ${changedIn(sql`roles`, sql`role_id`)}
+              union all ${changedIn(sql`override_versions`, sql`workspace_id || '/overrides'`)}
+              union all ${changedIn(sql`workspaces`, sql`workspace_id`)}
+              union all ${changedIn(sql`removals`, sql`null`)}) as unseen limit ${limit}),
+          by_workspace as (
+            select workspace_id, count(*) <= ${maxRowsPerWorkspace} and bool_and(id is not null) as named,
+              array_agg(id) as ids, array_agg(changed_xid::text) as xids
+            from changed group by workspace_id)
+        select present.*, (select count(*)::float8 from changed) as change_count, workspace_id, named,
+          case when named then ids end as ids, case when named then xids end as xids
+        from present left join by_workspace on true`);
       const [first] = rows;
       if (first === undefined) throw leaseRowMissing();
       const { leaseMs, waitMs, timeline, standby, subscribed, time, forgottenXid, changeCount } = first;
@@ -190,12 +188,12 @@ export function createChangeStore(db: Database) {
 
     /** Invalidates all signed cache entries: from now on, transaction ids may be assigned a second time. */
     async startTimeline(): Promise<void> {
-      await db.runInBackground((sql) => sql`select rotate_cache_secret()`);
+      await db.runInBackground(sql`select rotate_cache_secret()`);
     },
 
     /** Checks that the database answers. */
     async ping(): Promise<void> {
-      await db.runInBackground((sql) => sql`select`);
+      await db.runInBackground(sql`select`);
     },
   };
 }

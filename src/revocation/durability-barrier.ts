@@ -1,6 +1,7 @@
 import type { Call } from "../call/call.js";
 import type { Database } from "../storage/postgres/database.js";
 import { OutcomeUnknown } from "../storage/postgres/errors.js";
+import { sql } from "../storage/postgres/sql.js";
 
 /**
  * Makes every change that was visible before as durable as an acknowledged one. A change may be visible before a
@@ -17,8 +18,8 @@ export function createDurabilityBarrier(db: Database) {
   return async (call: Call, timeline: string): Promise<void> => {
     const [row] = await db.run(
       call,
-      (sql) => sql<{ timeline: string }[]>`
-      select timeline(), pg_logical_emit_message(true, 'latchkey', '')`,
+      sql<{ timeline: string }[]>`
+        select timeline(), pg_logical_emit_message(true, 'latchkey', '')`,
     );
     if (row?.timeline !== timeline) throw new OutcomeUnknown("another server has taken over since this was read", "");
   };

@@ -1,4 +1,5 @@
 import type { Database } from "../storage/postgres/database.js";
+import { sql } from "../storage/postgres/sql.js";
 import type { Clock } from "./clock.js";
 import { waitOut } from "./lease.js";
 
@@ -33,18 +34,18 @@ export async function setLeaseTime(times: LeaseTimes, ms: number, clock: Clock):
 export function createLeaseTimes(db: Database): LeaseTimes {
   return {
     async raiseWait(ms) {
-      await db.runInBackground((sql) => sql`update cluster_state set wait_ms = greatest(wait_ms, ${ms})`);
+      await db.runInBackground(sql`update cluster_state set wait_ms = greatest(wait_ms, ${ms})`);
     },
     async setLease(ms) {
       const [row] = await db.runInBackground(
-        (sql) => sql<{ waitMs: number; version: string }[]>`
-        update cluster_state set lease_ms = ${ms} where wait_ms >= ${ms} returning wait_ms, xmin::text as version`,
+        sql<{ waitMs: number; version: string }[]>`
+          update cluster_state set lease_ms = ${ms} where wait_ms >= ${ms} returning wait_ms, xmin::text as version`,
       );
       return row;
     },
     async setWait(ms, version) {
       const { count } = await db.runInBackground(
-        (sql) => sql`update cluster_state set wait_ms = ${ms} where xmin::text = ${version}`,
+        sql`update cluster_state set wait_ms = ${ms} where xmin::text = ${version}`,
       );
       return count > 0;
     },

@@ -1,6 +1,6 @@
 import type { Call } from "../call/call.js";
 import type { Database } from "../storage/postgres/database.js";
-import { jsonParameter } from "../storage/postgres/sql.js";
+import { jsonParameter, sql } from "../storage/postgres/sql.js";
 
 /** How many verifications had each result. */
 export interface Counts<Count = number> {
@@ -78,52 +78,52 @@ export function createUsageStore(db: Database) {
      */
     async addCounts({ counterId, number, rows }: CountBatch): Promise<void> {
       await db.runInBackground(
-        (sql) => sql`
-        with fresh as (
-            insert into verification_counters as known (counter_id, last_batch, stored_at)
-            values (${counterId}, ${number}, now())
-            on conflict (counter_id) do update set last_batch = excluded.last_batch, stored_at = excluded.stored_at
-            where known.last_batch < excluded.last_batch
-            returning date_trunc('hour', stored_at, 'UTC') as hour),
-          counted as materialized (
-            select counted.*, hour, tag <> '' and (
-                select true from verification_counts as there
-                where there.resource_id = "resourceId" and there.tag = counted.tag and there.hour = fresh.hour
-              ) is null as is_new_tag
-            from fresh, json_to_recordset(${jsonParameter(rows)}) as counted (
-              "resourceId" text collate "C", tag text collate "C", "workspaceId" text, valid bigint, "rateLimited" bigint,
-              "usageExceeded" bigint, "insufficientPermissions" bigint, disabled bigint, expired bigint)),
-          numbered as (
-            select *, row_number() over (partition by "resourceId", is_new_tag order by tag) as position from counted),
-          allowed as materialized (
-            select *, row_number() over new_tags as place, count(*) over (partition by "workspaceId", is_new_tag) as places
-            from numbered
-            where not is_new_tag or position + (
-              select count(*) from verification_counts as there
-              where there.resource_id = "resourceId" and there.hour = numbered.hour and length(there.tag) > 0) <= ${maxTags}
-            window new_tags as (partition by "workspaceId", is_new_tag order by "resourceId", tag)),
-          tags as (
-            insert into verification_tags as known (workspace_id, hour, new_tags)
-            select "workspaceId", hour, count(*) from allowed where is_new_tag group by "workspaceId", hour order by "workspaceId"
-            on conflict (workspace_id) do update set hour = greatest(known.hour, excluded.hour),
-              new_tags = excluded.new_tags + case when known.hour < excluded.hour then 0 else known.new_tags end
-            returning workspace_id, new_tags)
-        insert into verification_counts as stored (resource_id, tag, hour, workspace_id, valid, rate_limited,
-          usage_exceeded, insufficient_permissions, disabled, expired)
-        select "resourceId", tag, hour, "workspaceId", valid, "rateLimited", "usageExceeded", "insufficientPermissions",
-          disabled, expired
-        from allowed
-        where not is_new_tag
-          or place - places + (select new_tags from tags where workspace_id = "workspaceId") <= ${maxTagsOfWorkspace}
-        order by "resourceId", tag
-        on conflict (resource_id, tag, hour) do update set
-          valid = least(stored.valid + excluded.valid, ${maxCount}),
-          rate_limited = least(stored.rate_limited + excluded.rate_limited, ${maxCount}),
-          usage_exceeded = least(stored.usage_exceeded + excluded.usage_exceeded, ${maxCount}),
-          insufficient_permissions =
-            least(stored.insufficient_permissions + excluded.insufficient_permissions, ${maxCount}),
-          disabled = least(stored.disabled + excluded.disabled, ${maxCount}),
-          expired = least(stored.expired + excluded.expired, ${maxCount})`,
+        sql`
+          with fresh as (
+              insert into verification_counters as known (counter_id, last_batch, stored_at)
+              values (${counterId}, ${number}, now())
+              on conflict (counter_id) do update set last_batch = excluded.last_batch, stored_at = excluded.stored_at
+              where known.last_batch < excluded.last_batch
+              returning date_trunc('hour', stored_at, 'UTC') as hour),
+            counted as materialized (
+              select counted.*, hour, tag <> '' and (
+                  select true from verification_counts as there
+                  where there.resource_id = "resourceId" and there.tag = counted.tag and there.hour = fresh.hour
+                ) is null as is_new_tag
+              from fresh, json_to_recordset(${jsonParameter(rows)}) as counted (
+                "resourceId" text collate "C", tag text collate "C", "workspaceId" text, valid bigint, "rateLimited" bigint,
+                "usageExceeded" bigint, "insufficientPermissions" bigint, disabled bigint, expired bigint)),
+            numbered as (
+              select *, row_number() over (partition by "resourceId", is_new_tag order by tag) as position from counted),
+            allowed as materialized (
+              select *, row_number() over new_tags as place, count(*) over (partition by "workspaceId", is_new_tag) as places
+              from numbered
+              where not is_new_tag or position + (
+                select count(*) from verification_counts as there
+                where there.resource_id = "resourceId" and there.hour = numbered.hour and length(there.tag) > 0) <= ${maxTags}
+              window new_tags as (partition by "workspaceId", is_new_tag order by "resourceId", tag)),
+            tags as (
+              insert into verification_tags as known (workspace_id, hour, new_tags)
+              select "workspaceId", hour, count(*) from allowed where is_new_tag group by "workspaceId", hour order by "workspaceId"
+              on conflict (workspace_id) do update set hour = greatest(known.hour, excluded.hour),
+                new_tags = excluded.new_tags + case when known.hour < excluded.hour then 0 else known.new_tags end
+              returning workspace_id, new_tags)
+          insert into verification_counts as stored (resource_id, tag, hour, workspace_id, valid, rate_limited,
+            usage_exceeded, insufficient_permissions, disabled, expired)
+          select "resourceId", tag, hour, "workspaceId", valid, "rateLimited", "usageExceeded", "insufficientPermissions",
+            disabled, expired
+          from allowed
+          where not is_new_tag
+            or place - places + (select new_tags from tags where workspace_id = "workspaceId") <= ${maxTagsOfWorkspace}
+          order by "resourceId", tag
+          on conflict (resource_id, tag, hour) do update set
+            valid = least(stored.valid + excluded.valid, ${maxCount}),
+            rate_limited = least(stored.rate_limited + excluded.rate_limited, ${maxCount}),
+            usage_exceeded = least(stored.usage_exceeded + excluded.usage_exceeded, ${maxCount}),
+            insufficient_permissions =
+              least(stored.insufficient_permissions + excluded.insufficient_permissions, ${maxCount}),
+            disabled = least(stored.disabled + excluded.disabled, ${maxCount}),
+            expired = least(stored.expired + excluded.expired, ${maxCount})`,
       );
     },
 
@@ -140,19 +140,20 @@ export function createUsageStore(db: Database) {
       period: Period | undefined,
       tag: string,
     ): Promise<readonly UsageRow[]> {
-      return db.run(call, (sql) => {
-        const hours = period
-          ? sql`hour >= ${period.from} and hour < ${period.to}`
-          : sql`hour >= date_trunc('hour', now() - interval '1 day', 'UTC')`;
-        return sql<UsageRow[]>`
+      const hours = period
+        ? sql`hour >= ${period.from} and hour < ${period.to}`
+        : sql`hour >= date_trunc('hour', now() - interval '1 day', 'UTC')`;
+      return db.run(
+        call,
+        sql<UsageRow[]>`
           select date_trunc(${period?.granularity ?? "hour"}, hour, 'UTC') as time, sum(valid)::bigint as valid,
             sum(rate_limited)::bigint as rate_limited, sum(usage_exceeded)::bigint as usage_exceeded,
             sum(insufficient_permissions)::bigint as insufficient_permissions, sum(disabled)::bigint as disabled,
             sum(expired)::bigint as expired
           from verification_counts
           where workspace_id = ${workspaceId} and resource_id = ${resourceId} and tag = ${tag} and ${hours}
-          group by 1 order by 1`;
-      });
+          group by 1 order by 1`,
+      );
     },
   };
 }

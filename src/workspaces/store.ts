@@ -8,7 +8,7 @@ import type { PageRequest } from "../pagination.js";
 import type { WorkspaceState } from "../revocation/key-state.js";
 import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
-import type { Fragment, Statement } from "../storage/postgres/sql.js";
+import { type Fragment, sql } from "../storage/postgres/sql.js";
 
 /** A workspace as it is stored. It is disabled while it has a `disabledAt`. */
 export interface WorkspaceRow {
@@ -26,28 +26,29 @@ export type WorkspaceDeletion = "deleted" | "deleted before" | "enabled";
 export type WorkspacesStore = ReturnType<typeof createWorkspacesStore>;
 
 export function createWorkspacesStore(db: Database) {
-  const columns = (sql: Statement) => sql`workspace_id, name, disabled_at, disabled_reason, disabled_note, created_at`;
+  const columns = sql`workspace_id, name, disabled_at, disabled_reason, disabled_note, created_at`;
 
   /** Updates a workspace and inserts the audit event. Undefined if there is no such workspace, or it was deleted. */
   async function change(
     call: Call,
     workspaceId: string,
     type: "workspace.disable" | "workspace.enable" | "workspace.update",
-    assignments: (sql: Statement) => Fragment,
+    assignments: Fragment,
     actor: Actor,
   ): Promise<WorkspaceRow | undefined> {
-    const [row] = await db.run(call, (sql) => {
-      const event = updateFacts(sql, sql`workspace_id`);
-      return sql<WorkspaceRow[]>`
+    const event = updateFacts(sql`workspace_id`);
+    const [row] = await db.run(
+      call,
+      sql<WorkspaceRow[]>`
         with before as (
             select workspaces as before from workspaces
             where workspace_id = ${workspaceId} and deleted_at is null for no key update),
           after as (
-            update workspaces set ${assignments(sql)} from before
+            update workspaces set ${assignments} from before
             where workspaces.workspace_id = (before).workspace_id returning workspaces as after),
-          events as (${insertAuditEvents(sql, actor, [type, event])})
-        select ${columns(sql)} from (select (after).* from after) as changed`;
-    });
+          events as (${insertAuditEvents(actor, [type, event])})
+        select ${columns} from (select (after).* from after) as changed`,
+    );
     return row;
   }
 
@@ -60,17 +61,18 @@ export function createWorkspacesStore(db: Database) {
       actor: Actor,
       record: IdempotencyRecord | undefined,
     ): Promise<void> {
-      await db.run(call, (sql) => {
-        const event = sql`select (made).workspace_id, (made).workspace_id, null::json, audit_snapshot(made) from made`;
-        return sql`
+      const event = sql`select (made).workspace_id, (made).workspace_id, null::json, audit_snapshot(made) from made`;
+      await db.run(
+        call,
+        sql`
           with made as (
               insert into workspaces (workspace_id, name, created_at) values (${workspaceId}, ${name}, now())
               returning workspaces as made),
-            ${keyCreation(sql, firstKey, sql`select null`)},
-            events as (${insertAuditEvents(sql, actor, ["workspace.create", event], keyCreated(sql))})
-            ${insertIdempotencyRecord(sql, record, sql`created`)}
-          select from created`;
-      });
+            ${keyCreation(firstKey, sql`select null`)},
+            events as (${insertAuditEvents(actor, ["workspace.create", event], keyCreated)})
+            ${insertIdempotencyRecord(record, sql`created`)}
+          select from created`,
+      );
     },
 
     /** False if there is no such workspace; then nothing is stored. */
@@ -80,25 +82,26 @@ export function createWorkspacesStore(db: Database) {
       actor: Actor,
       record: IdempotencyRecord | undefined,
     ): Promise<boolean> {
-      const created = await db.run(call, (sql) => {
-        // Locked: the key exists before a concurrent deletion of the workspace, or not at all.
-        const noIdentity = sql`select null from workspace`;
-        return sql`
+      // Locked: the key exists before a concurrent deletion of the workspace, or not at all.
+      const noIdentity = sql`select null from workspace`;
+      const created = await db.run(
+        call,
+        sql`
           with workspace as (
               select from workspaces where workspace_id = ${key.workspaceId} and deleted_at is null for key share),
-            ${keyCreation(sql, key, noIdentity)},
-            events as (${insertAuditEvents(sql, actor, keyCreated(sql))})
-            ${insertIdempotencyRecord(sql, record, sql`created`)}
-          select from created`;
-      });
+            ${keyCreation(key, noIdentity)},
+            events as (${insertAuditEvents(actor, keyCreated)})
+            ${insertIdempotencyRecord(record, sql`created`)}
+          select from created`,
+      );
       return created.length === 1;
     },
 
     async findWorkspace(call: Call, workspaceId: string): Promise<WorkspaceRow | undefined> {
       const [row] = await db.run(
         call,
-        (sql) => sql<WorkspaceRow[]>`
-        select ${columns(sql)} from workspaces where workspace_id = ${workspaceId} and deleted_at is null`,
+        sql<WorkspaceRow[]>`
+          select ${columns} from workspaces where workspace_id = ${workspaceId} and deleted_at is null`,
       );
       return row;
     },
@@ -106,9 +109,9 @@ export function createWorkspacesStore(db: Database) {
     async listWorkspaces(call: Call, page: PageRequest): Promise<WorkspaceRow[]> {
       return db.run(
         call,
-        (sql) => sql<WorkspaceRow[]>`
-        select ${columns(sql)} from workspaces where workspace_id > ${page.after} and deleted_at is null
-        order by workspace_id limit ${page.limit + 1}`,
+        sql<WorkspaceRow[]>`
+          select ${columns} from workspaces where workspace_id > ${page.after} and deleted_at is null
+          order by workspace_id limit ${page.limit + 1}`,
       );
     },
 
@@ -118,7 +121,7 @@ export function createWorkspacesStore(db: Database) {
         call,
         workspaceId,
         "workspace.disable",
-        (sql) => sql`disabled_at = coalesce(disabled_at, now()), disabled_reason = ${reason}, disabled_note = ${note}`,
+        sql`disabled_at = coalesce(disabled_at, now()), disabled_reason = ${reason}, disabled_note = ${note}`,
         actor,
       ),
 
@@ -127,23 +130,24 @@ export function createWorkspacesStore(db: Database) {
         call,
         workspaceId,
         "workspace.enable",
-        (sql) => sql`disabled_at = null, disabled_reason = null, disabled_note = null`,
+        sql`disabled_at = null, disabled_reason = null, disabled_note = null`,
         actor,
       ),
 
     updateWorkspace: (call: Call, workspaceId: string, name: string | undefined, actor: Actor) =>
-      change(call, workspaceId, "workspace.update", (sql) => sql`name = coalesce(${name ?? null}, name)`, actor),
+      change(call, workspaceId, "workspace.update", sql`name = coalesce(${name ?? null}, name)`, actor),
 
     /**
      * Deletes a disabled workspace: from then on it is unknown to every statement, and cannot be enabled again. None of the
      * rows in it changes; see src/retention/erasure.ts. Undefined if there is no such workspace.
      */
     async deleteWorkspace(call: Call, workspaceId: string, actor: Actor): Promise<WorkspaceDeletion | undefined> {
-      const [row] = await db.run(call, (sql) => {
-        const event = sql`
-          select (before).workspace_id, (before).workspace_id, audit_snapshot(before), null::json from before, deleted`;
-        // Locked for update: a concurrent statement that stores something in this workspace holds a key share lock.
-        return sql<{ result: WorkspaceDeletion }[]>`
+      const event = sql`
+        select (before).workspace_id, (before).workspace_id, audit_snapshot(before), null::json from before, deleted`;
+      // Locked for update: a concurrent statement that stores something in this workspace holds a key share lock.
+      const [row] = await db.run(
+        call,
+        sql<{ result: WorkspaceDeletion }[]>`
           with before as (
               select workspaces as before from workspaces where workspace_id = ${workspaceId} for update),
             deleted as (
@@ -151,11 +155,11 @@ export function createWorkspacesStore(db: Database) {
               where workspaces.workspace_id = (before).workspace_id and (before).deleted_at is null
                 and (before).disabled_at is not null
               returning workspaces.workspace_id),
-            events as (${insertAuditEvents(sql, actor, ["workspace.delete", event])})
+            events as (${insertAuditEvents(actor, ["workspace.delete", event])})
           select case when (before).deleted_at is not null then 'deleted before'
             when (before).disabled_at is null then 'enabled' else 'deleted' end as result
-          from before left join deleted on true`;
-      });
+          from before left join deleted on true`,
+      );
       return row?.result;
     },
 
@@ -163,9 +167,9 @@ export function createWorkspacesStore(db: Database) {
     async readWorkspaceState(workspaceId: string, call?: Call): Promise<InSnapshot<WorkspaceState> | undefined> {
       const [row] = await db.readShared(
         call,
-        (sql) => sql<InSnapshot<WorkspaceState>[]>`
-        select disabled_at is null as enabled, has_imports, pg_current_snapshot()::text as snapshot
-        from workspaces where workspace_id = ${workspaceId} and deleted_at is null`,
+        sql<InSnapshot<WorkspaceState>[]>`
+          select disabled_at is null as enabled, has_imports, pg_current_snapshot()::text as snapshot
+          from workspaces where workspace_id = ${workspaceId} and deleted_at is null`,
       );
       return row;
     },

@@ -6,22 +6,22 @@ import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./co
 import { assertInternals, closeNow } from "./internals.js";
 import { createPool, type PoolUsage } from "./pool.js";
 import { type Origin, ownOrigin } from "./shares.js";
-import type { Rows } from "./sql.js";
-import { type BuildStatement, execute, type StatementObserver } from "./statement.js";
+import type { Fragment, Rows } from "./sql.js";
+import { execute, type StatementObserver } from "./statement.js";
 
-/** Runs statements on pooled connections. A statement is a function of the connection that runs it. */
+/** Runs statements on pooled connections. */
 export interface Database {
   /** Runs a statement for a call, and cancels it when the call is aborted. */
-  run<T extends Rows>(call: Call, build: BuildStatement<T>): Promise<RowList<T>>;
+  run<T extends Rows>(call: Call, statement: Fragment<T>): Promise<RowList<T>>;
   /** The same for a statement that reads at most one row by an index. It is quick, so it is pipelined behind others. */
-  readOne<T extends Rows>(call: Call, build: BuildStatement<T>): Promise<RowList<T>>;
+  readOne<T extends Rows>(call: Call, statement: Fragment<T>): Promise<RowList<T>>;
   /**
    * Reads the state of a key or a workspace. Several calls may wait for the result, so it is not cancelled with the call
    * that started it. It takes its turn with the statements of that call's workspace or connection.
    */
-  readShared<T extends Rows>(call: Call | undefined, build: BuildStatement<T>): Promise<RowList<T>>;
+  readShared<T extends Rows>(call: Call | undefined, statement: Fragment<T>): Promise<RowList<T>>;
   /** Runs a statement of the service itself. It is never shed. */
-  runInBackground<T extends Rows>(build: BuildStatement<T>): Promise<RowList<T>>;
+  runInBackground<T extends Rows>(statement: Fragment<T>): Promise<RowList<T>>;
   /** Runs a transaction of several statements. For start-up: if its connection breaks, the process may end. */
   begin<T>(work: (sql: TransactionSql) => Promise<T>): Promise<T>;
   /** Replaces all connections. Statements in flight have a moment to finish; waiting ones continue on the new connections. */
@@ -71,24 +71,24 @@ export function openDatabase(
     }, replacedSeconds * 4_000).unref();
   }
 
-  function runAs<T extends Rows>(origin: Origin, call: Call, build: BuildStatement<T>): Promise<RowList<T>> {
+  function runAs<T extends Rows>(origin: Origin, call: Call, statement: Fragment<T>): Promise<RowList<T>> {
     // A call that revokes waits for a connection as long as it has time: revocations end an overload.
     const mayShed = observer !== undefined && !call.revokes;
-    const running = runUnlessAborted(call, () => execute(pool, build, { origin, observer, mayShed }));
+    const running = runUnlessAborted(call, () => execute(pool, statement, { origin, observer, mayShed }));
     return traced(call.span, running);
   }
 
   return {
-    run: (call, build) => runAs(originOf(call), call, build),
-    readOne(call, build) {
+    run: (call, statement) => runAs(originOf(call), call, statement),
+    readOne(call, statement) {
       const isQuick = call.workspaceId !== undefined && !call.revokes;
-      return runAs(isQuick ? lookupOriginOf(call) : originOf(call), call, build);
+      return runAs(isQuick ? lookupOriginOf(call) : originOf(call), call, statement);
     },
-    readShared(call, build) {
+    readShared(call, statement) {
       const options = { origin: lookupOriginOf(call), observer, mayShed: observer !== undefined };
-      return traced(call?.span, execute(pool, build, options).result);
+      return traced(call?.span, execute(pool, statement, options).result);
     },
-    runInBackground: (build) => execute(pool, build, { origin: ownOrigin, observer, mayShed: false }).result,
+    runInBackground: (statement) => execute(pool, statement, { origin: ownOrigin, observer, mayShed: false }).result,
     begin: (work) => (connections[0] as Sql).begin(work) as Promise<Awaited<ReturnType<typeof work>>>,
     renew,
     usage: pool.usage,

@@ -1,7 +1,7 @@
 import type { Call } from "../../call/call.js";
 import type { PageRequest } from "../../pagination.js";
 import type { Database } from "./database.js";
-import type { Fragment, Statement } from "./sql.js";
+import { type Fragment, sql } from "./sql.js";
 
 /**
  * The first rows in the order of an index, one more than the limit of the page. The limit is a parameter, which a generic
@@ -11,12 +11,7 @@ import type { Fragment, Statement } from "./sql.js";
  * @param rows selects the rows, without an order
  * @param order the columns, by their names in the selection
  */
-export function pageOf<Row extends object>(
-  sql: Statement,
-  rows: Fragment,
-  order: Fragment,
-  limit: number,
-): Fragment<Row[]> {
+export function pageOf<Row extends object>(rows: Fragment, order: Fragment, limit: number): Fragment<Row[]> {
   return sql<Row[]>`
     select * from (${rows} order by ${order} limit 101) as page order by ${order} limit ${limit + 1}`;
 }
@@ -51,10 +46,15 @@ export interface Scan {
  * filter that matches nothing. The page may have fewer rows than its limit, or none, although more follow; the next page
  * begins where the scan ended. The scan stops as soon as the page is full.
  */
-export function scannedPageOf<Row extends object>(
-  sql: Statement,
-  { rows, column, direction, filter, limit, whole, id }: Scan,
-): Fragment<(Row & ScanEnd)[]> {
+export function scannedPageOf<Row extends object>({
+  rows,
+  column,
+  direction,
+  filter,
+  limit,
+  whole,
+  id,
+}: Scan): Fragment<(Row & ScanEnd)[]> {
   const last = sql`(select ${column} from scanned order by ${column} ${direction} offset ${maxScanned - 1} limit 1)`;
   return sql<(Row & ScanEnd)[]>`
     with scanned as materialized (${rows} limit ${maxScanned}),
@@ -94,37 +94,33 @@ export async function listPage<Row extends object>(
   workspaceId: string,
   search: string | undefined,
   page: PageRequest,
-  describe: (sql: Statement) => Listing,
+  { table, id, columns, condition, searched }: Listing,
 ): Promise<ScannedPage<Row>> {
   // See listKeys for the form of this condition.
-  const after = (sql: Statement, { id, condition }: Listing) => sql`
+  const after = sql`
     (workspace_id, ${id}) > (${workspaceId}, ${page.after}) and workspace_id <= ${workspaceId} and ${condition}`;
-  const order = (sql: Statement, { id }: Listing) => sql`workspace_id, ${id}`;
+  const order = sql`workspace_id, ${id}`;
   if (search === undefined) {
-    const rows = await db.run(call, (sql) => {
-      const list = describe(sql);
-      const all = sql`select ${list.columns}, workspace_id from ${list.table} where ${after(sql, list)}`;
-      return pageOf<Row>(sql, all, order(sql, list), page.limit);
-    });
+    const all = sql`select ${columns}, workspace_id from ${table} where ${after}`;
+    const rows = await db.run(call, pageOf<Row>(all, order, page.limit));
     return { rows, scannedTo: undefined };
   }
-  const rows = await db.run(call, (sql) => {
-    const list = describe(sql);
-    const { table, id, columns, searched } = list;
-    return scannedPageOf<Row>(sql, {
-      rows: sql`select ${id}, ${searched} from ${table} where ${after(sql, list)} order by ${order(sql, list)}`,
+  const rows = await db.run(
+    call,
+    scannedPageOf<Row>({
+      rows: sql`select ${id}, ${searched} from ${table} where ${after} order by ${order}`,
       column: id,
       direction: sql`asc`,
-      filter: contains(sql, searched, search),
+      filter: contains(searched, search),
       limit: page.limit,
       whole: sql`select ${columns} from ${table} where ${id}`,
       id: (column) => column,
-    });
-  });
+    }),
+  );
   return readScannedPage(rows);
 }
 
 /** The filter that a column contains a text, ignoring case. As a subquery, the text is folded once for all rows. */
-function contains(sql: Statement, column: Fragment, text: string): Fragment {
+function contains(column: Fragment, text: string): Fragment {
   return sql`strpos(case_folded(${column}), (select case_folded(${text}))) > 0`;
 }

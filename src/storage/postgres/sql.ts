@@ -27,16 +27,13 @@ class TypedValue {
 /** A part of a statement, or the value of a parameter. */
 type Value = Fragment | TypedValue | string | number | bigint | boolean | Date | Uint8Array | readonly string[] | null;
 
-/** Builds a statement or a part of one. */
-export interface Statement {
-  /** Values that are not parts of a statement become parameters. */
-  <T extends Rows = Row[]>(text: TemplateStringsArray, ...values: readonly Value[]): Fragment<T>;
-  /** The name of a table or a column. */
-  (name: string): Fragment;
+/** Builds a statement or a part of one. Values that are not parts of a statement become parameters. */
+export function sql<T extends Rows = Row[]>(text: TemplateStringsArray, ...values: readonly Value[]): Fragment<T>;
+/** The name of a table or a column. */
+export function sql(name: string): Fragment;
+export function sql(text: TemplateStringsArray | string, ...values: readonly Value[]): Fragment {
+  return new Fragment(typeof text === "string" ? [`"${text.replaceAll('"', '""')}"`] : text, values);
 }
-
-export const sql: Statement = <T extends Rows>(text: TemplateStringsArray | string, ...values: Value[]) =>
-  new Fragment<T>(typeof text === "string" ? [`"${text.replaceAll('"', '""')}"`] : text, values);
 
 /** A parameter for a text[] column. */
 export function textArrayParameter(value: readonly string[]) {

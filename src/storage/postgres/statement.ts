@@ -5,10 +5,7 @@ import { OutcomeUnknown } from "./errors.js";
 import { isActive, isResultOf, optimizeClassOf, requestCancel } from "./internals.js";
 import type { Pool, PooledConnection, PoolWaiter } from "./pool.js";
 import type { Origin } from "./shares.js";
-import { type Fragment, type Rows, type Statement, send, sql } from "./sql.js";
-
-/** Builds a statement. Called again for a retry. */
-export type BuildStatement<T extends Rows> = (sql: Statement) => Fragment<T>;
+import { type Fragment, type Rows, send } from "./sql.js";
 
 /** A statement that waits for a connection or runs. */
 export interface Execution<T extends Rows> {
@@ -58,7 +55,7 @@ const activeCheckIntervalMs = 20;
  */
 export function execute<T extends Rows>(
   pool: Pool,
-  build: BuildStatement<T>,
+  statement: Fragment<T>,
   { origin, observer, mayShed }: ExecutionOptions,
 ): Execution<T> {
   let retriesLeft = maxRetries;
@@ -71,15 +68,7 @@ export function execute<T extends Rows>(
   });
 
   function run(connection: PooledConnection): void {
-    let query: PendingQuery<Row[]>;
-    try {
-      query = send(connection.sql, build(sql));
-    } catch (error) {
-      // Otherwise the connection would never be released.
-      pool.release(connection);
-      fail(error);
-      return;
-    }
+    const query = send(connection.sql, statement);
     running = { query, connection };
     optimizeClassOf(query);
     let warning: string | undefined;

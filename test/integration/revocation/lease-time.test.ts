@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest"
 import { changeLeaseTime } from "../../../src/app.js";
 import { createLeaseTimes } from "../../../src/revocation/lease-time.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
+import { sql } from "../../../src/storage/postgres/sql.js";
 import { createDatabase, operatorKey } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
 import { openReplicas, type Replicas } from "../../support/replicas.js";
@@ -73,10 +74,10 @@ it("of two concurrent changes of the lease time, the first does not lower the wa
   const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(db.close);
   const times = createLeaseTimes(db);
-  const read = async () => (await db.runInBackground((sql) => sql`select lease_ms, wait_ms from cluster_state`))[0];
+  const read = async () => (await db.runInBackground(sql`select lease_ms, wait_ms from cluster_state`))[0];
 
   expect(await times.setLease(1_000), "a lease time longer than the wait of changes").toBeUndefined();
-  const byHand = db.runInBackground((sql) => sql`update cluster_state set lease_ms = 1000`);
+  const byHand = db.runInBackground(sql`update cluster_state set lease_ms = 1000`);
   await expect(byHand).rejects.toMatchObject({ code: "23514" });
   await times.raiseWait(1_000);
   const first = await times.setLease(250);

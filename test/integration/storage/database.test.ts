@@ -3,7 +3,7 @@ import { runInThisContext } from "node:vm";
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
-import { jsonParameter, textArrayParameter } from "../../../src/storage/postgres/sql.js";
+import { jsonParameter, sql, textArrayParameter } from "../../../src/storage/postgres/sql.js";
 import { createDatabase } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -12,41 +12,16 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-it("a statement that cannot be built rejects, and its connection is released", async () => {
-  const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
-  onTestFinished(db.close);
-  const fails = () => {
-    throw new Error("no such column");
-  };
-  await expect(db.runInBackground(fails)).rejects.toThrow("no such column");
-  expect(db.usage()).toMatchObject({ busy: 0, free: 1 });
-
-  const slow = db.runInBackground((sql) => sql`select pg_sleep(0.3)`);
-  await new Promise((resolve) => setTimeout(resolve, 50));
-  const queued = [
-    db.runInBackground(fails),
-    db.runInBackground((sql) => sql`select 1 as number`),
-    db.runInBackground(fails),
-  ];
-  const [first, second, third] = await Promise.allSettled(queued);
-  expect([first, third]).toMatchObject([{ status: "rejected" }, { status: "rejected" }]);
-  expect(second).toMatchObject({ status: "fulfilled", value: [{ number: 1 }] });
-  await slow;
-  expect(db.usage()).toMatchObject({ busy: 0, free: 1 });
-});
-
 it("the parts of a statement are composed in their order, and every value is a parameter", async () => {
   const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(db.close);
   const attack = "'; drop table keys; --";
-  const [row] = await db.runInBackground((sql) => {
-    const second = sql`${attack}::text as second, ${jsonParameter({ b: 1, a: 2 })}::text as third`;
-    return sql`
-      select ${1}::int as first, ${second}, ${textArrayParameter(["x,y", '"'])} as fourth, ${null}::text as fifth
-      from ${sql("cluster_state")} ${sql``} where ${sql("only_row")}`;
-  });
+  const second = sql`${attack}::text as second, ${jsonParameter({ b: 1, a: 2 })}::text as third`;
+  const [row] = await db.runInBackground(sql`
+    select ${1}::int as first, ${second}, ${textArrayParameter(["x,y", '"'])} as fourth, ${null}::text as fifth
+    from ${sql("cluster_state")} ${sql``} where ${sql("only_row")}`);
   expect(row).toEqual({ first: 1, second: attack, third: '{"b":1,"a":2}', fourth: ["x,y", '"'], fifth: null });
-  await expect(db.runInBackground((sql) => sql`select ${sql('a" from keys; --')} from keys`)).rejects.toThrow(
+  await expect(db.runInBackground(sql`select ${sql('a" from keys; --')} from keys`)).rejects.toThrow(
     'column "a" from keys; --" does not exist',
   );
 });
@@ -55,11 +30,11 @@ it("every statement is prepared once, also one without parameters", async () => 
   const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(db.close);
   for (let round = 0; round < 2; round++) {
-    await db.runInBackground((sql) => sql`select 1 as without_parameters`);
-    await db.runInBackground((sql) => sql`select ${round}::int as with_parameters`);
+    await db.runInBackground(sql`select 1 as without_parameters`);
+    await db.runInBackground(sql`select ${round}::int as with_parameters`);
   }
   const rows = await db.runInBackground(
-    (sql) => sql<{ statement: string }[]>`
+    sql<{ statement: string }[]>`
       select statement from pg_prepared_statements where statement like '%_parameters' order by statement`,
   );
   expect(rows.map(({ statement }) => statement)).toEqual([
@@ -79,14 +54,14 @@ function hasFastProperties(object: object): boolean {
 }
 
 it("V8 can optimize the classes of statements and results of postgres.js", async () => {
-  const sql = openSql(database.url);
-  onTestFinished(() => sql.end());
-  const { constructor: ofStatements } = sql`select`;
-  const { constructor: ofResults } = await sql`select`;
+  const connection = openSql(database.url);
+  onTestFinished(() => connection.end());
+  const { constructor: ofStatements } = connection`select`;
+  const { constructor: ofResults } = await connection`select`;
 
   const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(db.close);
-  await db.runInBackground((sql) => sql`select`);
+  await db.runInBackground(sql`select`);
   expect({ statements: hasFastProperties(ofStatements), results: hasFastProperties(ofResults) }).toEqual({
     statements: true,
     results: true,

@@ -3,6 +3,7 @@ import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import { classifyError } from "../../../src/storage/postgres/errors.js";
+import { sql } from "../../../src/storage/postgres/sql.js";
 import { addressOf, byPort } from "../../support/backend-address.js";
 import { createDatabase } from "../../support/harness.js";
 
@@ -42,7 +43,7 @@ async function openProxied(): Promise<{ db: Database; link: () => Link }> {
     await db.close();
     server.close();
   });
-  await db.runInBackground((sql) => sql`select 1`);
+  await db.runInBackground(sql`select 1`);
   return {
     db,
     link: () => {
@@ -65,7 +66,7 @@ async function ending<T>(statement: PromiseLike<T>): Promise<T | "unreachable"> 
 describe("a broken connection to PostgreSQL never yields a result", () => {
   it("a statement sent between the error of the connection and its close does not count as done", async () => {
     const { db, link } = await openProxied();
-    await db.runInBackground((sql) => sql`create table if not exists notes (note text)`);
+    await db.runInBackground(sql`create table if not exists notes (note text)`);
     const statements: Promise<unknown>[] = [];
     const emit = Socket.prototype.emit;
     onTestFinished(() => {
@@ -79,7 +80,7 @@ describe("a broken connection to PostgreSQL never yields a result", () => {
       const hadListeners = Reflect.apply(emit, this, [name, ...rest]);
       if (name === "error" && statements.length === 0 && isServiceEnd(this)) {
         for (const note of ["first", "second"]) {
-          statements.push(ending(db.runInBackground((sql) => sql`insert into notes values (${note})`)));
+          statements.push(ending(db.runInBackground(sql`insert into notes values (${note})`)));
         }
       }
       return hadListeners;
@@ -88,7 +89,7 @@ describe("a broken connection to PostgreSQL never yields a result", () => {
     await expect.poll(() => statements.length, { timeout: 5_000 }).toBe(2);
 
     const ends = await Promise.all(statements);
-    const stored = await db.runInBackground((sql) => sql`select note from notes`);
+    const stored = await db.runInBackground(sql`select note from notes`);
     expect(stored.length).toBe(ends.filter((end) => end !== "unreachable").length);
   });
 
@@ -101,9 +102,9 @@ describe("a broken connection to PostgreSQL never yields a result", () => {
       broken.client.write(rowEnd === undefined ? bytes : bytes.subarray(0, rowEnd));
       if (rowEnd !== undefined) setTimeout(() => broken.client.destroy(), 50);
     };
-    expect(await ending(db.runInBackground((sql) => sql`select 2 as number`))).toBe("unreachable");
+    expect(await ending(db.runInBackground(sql`select 2 as number`))).toBe("unreachable");
     for (let attempt = 0; attempt < 5; attempt++) {
-      expect([...(await db.runInBackground((sql) => sql`select 3 as number`))]).toEqual([{ number: 3 }]);
+      expect([...(await db.runInBackground(sql`select 3 as number`))]).toEqual([{ number: 3 }]);
     }
   });
 });

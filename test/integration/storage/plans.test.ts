@@ -8,6 +8,7 @@ import { createPermissionsStore } from "../../../src/permissions/store.js";
 import { createChangeStore } from "../../../src/revocation/change-store.js";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import type { ScannedPage } from "../../../src/storage/postgres/paging.js";
+import { sql } from "../../../src/storage/postgres/sql.js";
 import { createUsageStore } from "../../../src/usage/store.js";
 import { appOptions } from "../../support/app-options.js";
 import { openSchema, type Schema } from "../../support/schema.js";
@@ -84,9 +85,9 @@ async function countRowsRead(planCacheMode: string, work: (db: Database) => Prom
   const parameters = { plan_cache_mode: planCacheMode };
   const db = openDatabase(schema.url, { connections: 1, statementMs: 10_000, parameters });
   const readCounter = async () => {
-    await db.runInBackground((sql) => sql`select pg_stat_force_next_flush()`);
+    await db.runInBackground(sql`select pg_stat_force_next_flush()`);
     const [row] = await db.runInBackground(
-      (sql) => sql<{ read: number }[]>`
+      sql<{ read: number }[]>`
       select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
       where relname in ('keys', 'identities', 'apis', 'roles', 'audit_events', 'verification_counts')`,
     );
@@ -243,7 +244,7 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans 
     const read = await countRowsRead(planCacheMode, async (db) => {
       for (let run = 0; run < runs; run++) {
         found.push(await createApisStore(db, quotas).deleteApi(call, older, "api_of_many", actor));
-        await db.runInBackground((sql) => sql`update apis set deleted_at = null where api_id = 'api_of_many'`);
+        await db.runInBackground(sql`update apis set deleted_at = null where api_id = 'api_of_many'`);
       }
     });
     await schema.sql`delete from pg_statistic where starelid = 'keys'::regclass`;

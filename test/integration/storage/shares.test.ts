@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import type { Call } from "../../../src/call/call.js";
 import { poolSettings } from "../../../src/storage/postgres/connection.js";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
-import type { Statement } from "../../../src/storage/postgres/sql.js";
+import { sql } from "../../../src/storage/postgres/sql.js";
 import { createDatabase } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -20,7 +20,7 @@ afterAll(async () => {
 /** The duration of a statement of these tests in PostgreSQL. */
 const statementMs = 30;
 
-const work = (sql: Statement) => sql`select pg_sleep(${statementMs / 1_000})::text`;
+const work = sql`select pg_sleep(${statementMs / 1_000})::text`;
 const callOf = (fields: Partial<Call>): Call => ({
   requestId: "req_test",
   deadline: Number.POSITIVE_INFINITY,

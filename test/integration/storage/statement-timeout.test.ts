@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
+import { sql } from "../../../src/storage/postgres/sql.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { callGrpc, callHttp } from "../../support/clients/timed-calls.js";
 import { createDatabase, openTestApp, type TestApp } from "../../support/harness.js";
@@ -40,7 +41,7 @@ it("PostgreSQL cancels a statement after its timeout: the caller gets UNAVAILABL
 it("the default statement timeout is ten seconds", async () => {
   const db = openDatabase(database.url);
   onTestFinished(db.close);
-  expect(await db.runInBackground((sql) => sql`select current_setting('statement_timeout') as timeout`)).toEqual([
+  expect(await db.runInBackground(sql`select current_setting('statement_timeout') as timeout`)).toEqual([
     { timeout: "10s" },
   ]);
 });

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, inject, it, onTestFinished } from "vitest";
 import { openSql } from "../../../commands/open-sql.js";
 import { openDatabase } from "../../../src/storage/postgres/database.js";
+import { sql } from "../../../src/storage/postgres/sql.js";
 import { createDatabase } from "../../support/harness.js";
 
 let database: Awaited<ReturnType<typeof createDatabase>>;
@@ -25,11 +26,9 @@ function open() {
 
 it("a warning of PostgreSQL fails only the statement that raised it, not others that are pipelined", async () => {
   const db = open();
-  await db.runInBackground((sql) => sql`select`);
+  await db.runInBackground(sql`select`);
   const levels = ["notice", "warning", "notice", "warning", "notice"];
-  const results = await Promise.allSettled(
-    levels.map((level) => db.runInBackground((sql) => sql`select say(${level})`)),
-  );
+  const results = await Promise.allSettled(levels.map((level) => db.runInBackground(sql`select say(${level})`)));
   expect(results).toMatchObject(
     levels.map((level) =>
       level === "warning"
@@ -41,8 +40,8 @@ it("a warning of PostgreSQL fails only the statement that raised it, not others 
 
 it("a statement that raised a warning is not retried", async () => {
   const db = open();
-  await db.runInBackground((sql) => sql`create table runs (at timestamptz default now())`);
-  const change = db.runInBackground((sql) => sql`with run as (insert into runs default values) select say('warning')`);
+  await db.runInBackground(sql`create table runs (at timestamptz default now())`);
+  const change = db.runInBackground(sql`with run as (insert into runs default values) select say('warning')`);
   await expect(change).rejects.toThrow("as asked");
-  expect((await db.runInBackground((sql) => sql`select from runs`)).count).toBe(1);
+  expect((await db.runInBackground(sql`select from runs`)).count).toBe(1);
 });
