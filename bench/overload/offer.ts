@@ -20,8 +20,8 @@ export interface Clients {
   close(): void;
 }
 
-/** Timeout for the next response at the end. How long all of them take depends on the machine. */
-const drainTimeoutMs = 10_000;
+/** Timeout for the next response after all calls were made. How long all of them take depends on the machine. */
+const nextResponseTimeoutMs = 10_000;
 
 /**
  * Calls at this rate for this many seconds, regardless of the responses. The first second is not counted, because a
@@ -33,7 +33,7 @@ export async function offer(clients: Clients, callsPerSecond: number, seconds: n
   let inFlight = 0;
   let maxDelayMs = 0;
   const startedAt = performance.now();
-  let lastEndAt = startedAt;
+  let progressAt = startedAt;
   const countedFrom = startedAt + 1_000;
   const calls = Math.round(callsPerSecond * (seconds + 1));
 
@@ -41,9 +41,9 @@ export async function offer(clients: Clients, callsPerSecond: number, seconds: n
     inFlight++;
     clients.call((wasServed) => {
       inFlight--;
-      lastEndAt = performance.now();
+      progressAt = performance.now();
       if (due < countedFrom) return;
-      if (wasServed) served.push(performance.now() - due);
+      if (wasServed) served.push(progressAt - due);
       else refused++;
     });
   }
@@ -58,9 +58,9 @@ export async function offer(clients: Clients, callsPerSecond: number, seconds: n
     }
     await sleep(1);
   }
-  const calledAllAt = performance.now();
+  progressAt = performance.now();
   while (inFlight > 0 && !clients.failure) {
-    if (performance.now() > Math.max(calledAllAt, lastEndAt) + drainTimeoutMs)
+    if (performance.now() > progressAt + nextResponseTimeoutMs)
       throw new Error(`${inFlight} calls received no response`);
     await sleep(5);
   }

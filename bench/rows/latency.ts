@@ -14,6 +14,9 @@ const minRoundSeconds = 1;
 /** For how long the maximum rate is measured before each pair of rounds. */
 const maxRateSeconds = 1;
 
+/** For how long both sides then have load that does not count: Latchkey has just been saturated, and the other was idle. */
+const settleSeconds = 1;
+
 /** Latency below saturation. Both sides get the same rate, half of Latchkey's maximum at the time. */
 export const latency: Row = {
   name: "latency",
@@ -36,23 +39,24 @@ export const latency: Row = {
     };
     const ours = await open(latchkey.httpPort, inTurn(requests));
     const theirs = await open(bare.port, inTurn(bare.requests));
-    const rates: number[] = [];
     /** Measures the maximum rate anew: at a rate from a faster moment of the machine, Latchkey could be close to saturation. */
-    const bothAtHalfRate = async (seconds: number) => {
-      const rate = (await runRound(maxRateSide, maxRateSeconds)).callsPerSecond / 2;
-      rates.push(rate);
-      return takeTurns(
+    const halfRate = async () => (await runRound(maxRateSide, maxRateSeconds)).callsPerSecond / 2;
+    const bothAt = (rate: number, seconds: number) =>
+      takeTurns(
         seconds,
         (turn) => ours.run(rate, turn),
         (turn) => theirs.run(rate, turn),
       );
-    };
     bench.progress("warm-up, both sides");
-    await bothAtHalfRate(warmUpSeconds);
+    await bothAt(await halfRate(), warmUpSeconds);
+    const rates: number[] = [];
     const rounds: { ours: number[][]; theirs: number[][] } = { ours: [], theirs: [] };
     for (let pair = 1; pair <= pairs; pair++) {
       bench.progress(`pair ${pair} of ${pairs}`);
-      const turns = await bothAtHalfRate(roundSeconds);
+      const rate = await halfRate();
+      await bothAt(rate, settleSeconds);
+      const turns = await bothAt(rate, roundSeconds);
+      rates.push(rate);
       rounds.ours.push(turns.ours.flat());
       rounds.theirs.push(turns.theirs.flat());
     }
@@ -64,7 +68,7 @@ export const latency: Row = {
         value: pairRatios(p99Of(rounds.ours), p99Of(rounds.theirs)),
         sides: [figuresOf("Latchkey", rounds.ours), figuresOf("bare Fastify", rounds.theirs)],
         notes: [
-          `both sides received ${Math.round(min)} to ${Math.round(max)} calls per second on a fixed schedule, regardless of their responses`,
+          `in each pair, both sides received the same rate on a fixed schedule, regardless of their responses: from ${Math.round(min)} to ${Math.round(max)} calls per second`,
         ],
       },
     ];
