@@ -61,7 +61,7 @@ export type CreditsStore = ReturnType<typeof createCreditsStore>;
 
 /**
  * @param db connections that serve no other purpose: no statement of a call waits behind a spend, nor a spend behind one
- * @param deadline until when a statement that is sent now may begin, by the clock of the database
+ * @param deadline until when a spend that is decided now may begin, by the clock of the database; so may its retries
  */
 export function createCreditsStore(db: Database, deadline: () => Date) {
   return {

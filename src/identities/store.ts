@@ -84,7 +84,7 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
         call,
         sql<IdentityRow[]>`
           select ${columns} from identities
-          where workspace_id = ${workspaceId} and deleted_at is null and ${conditions[reference.case](reference.value)}`,
+          where ${matching(workspaceId, reference)}`,
       );
       return row;
     },
@@ -186,7 +186,11 @@ export function insertion(identity: NewIdentity): Fragment {
 }
 
 /** The id of the identity that a reference means, as a subquery. It finds only identities of the workspace. */
-export function idOf(workspaceId: string, reference: IdentityReference) {
-  return sql`(
-    select identity_id from identities where workspace_id = ${workspaceId} and deleted_at is null and ${conditions[reference.case](reference.value)})`;
+export function idOf(workspaceId: string, reference: IdentityReference): Fragment {
+  return sql`(select identity_id from identities where ${matching(workspaceId, reference)})`;
+}
+
+/** The condition that selects the identity that a reference means, if it is not deleted. */
+function matching(workspaceId: string, reference: IdentityReference): Fragment {
+  return sql`workspace_id = ${workspaceId} and deleted_at is null and ${conditions[reference.case](reference.value)}`;
 }

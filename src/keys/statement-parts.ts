@@ -8,9 +8,9 @@ import type { ChangedKey, KeyChanges, KeyRow, NewKey, Owner } from "./rows.js";
 /**
  * The columns of a KeyRow, from `keys` and `identities`.
  *
- * @param credits an expression for the credits of the key, if the statement itself has changed them
+ * @param credits an expression for the credits of the key: `creditsOfKey`, or another if the statement itself has changed them
  */
-export function keyColumns(credits: Fragment = creditsOfKey): Fragment {
+export function keyColumns(credits: Fragment): Fragment {
   return sql`
     key_id, keys.workspace_id, start, name, enabled, scopes, permissions, ${roleNames} as roles, keys.api_id,
     keys.ratelimits, ${credits} as credits, keys.meta, expires_at, last_used_at, keys.created_at, keys.updated_at, identities.identity_id,
@@ -49,7 +49,7 @@ export const withIdentity = sql`
 /** Keys that are not deleted. */
 export function selectKeys(condition: Fragment) {
   return sql<KeyRow[]>`
-    select ${keyColumns()} from keys ${withIdentity}
+    select ${keyColumns(creditsOfKey)} from keys ${withIdentity}
     where keys.deleted_at is null and ${inLiveApi} and ${condition}`;
 }
 

@@ -8,6 +8,7 @@ import {
   creditsCreated,
   creditsCreation,
   creditsInherited,
+  creditsOfKey,
   creditsSuccession,
 } from "../credits/store.js";
 import { apiNotFound } from "../errors.js";
@@ -104,7 +105,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
             pg_current_snapshot()::text as snapshot
           from keys join workspaces using (workspace_id)
             left join apis on apis.api_id = keys.api_id
-            left join identities on identities.identity_id = keys.identity_id and identities.deleted_at is null
+            ${withIdentity}
           where hash = ${hashBytes(hash)} and keys.deleted_at is null and apis.deleted_at is null
             and workspaces.deleted_at is null`,
       );
@@ -174,7 +175,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       if (apiId === undefined && externalId === undefined && enabled !== true) {
         // Keys of a deleted API, which are not deleted themselves yet, count as scanned: there may be any number of them.
         const all = sql`
-          select ${keyColumns()}, ${inLiveApi} as is_live from keys ${withIdentity}
+          select ${keyColumns(creditsOfKey)}, ${inLiveApi} as is_live from keys ${withIdentity}
           where keys.deleted_at is null and ${inWorkspace} and ${inState}`;
         const scanned = await db.run(call, pageOf<KeyRow & { isLive: boolean }>(all, order, page.limit));
         const scannedTo = scanned.length > page.limit ? scanned.at(-1)?.keyId : undefined;
@@ -240,7 +241,8 @@ export function createKeysStore(db: Database, quotas: Quotas) {
             ${credits === undefined ? sql`` : creditsChange(credits)}
             events as (${insertAuditEvents(actor, ...events)})
           select reached, ${references.unknown},
-            ${keyColumns(credits === undefined ? undefined : changedCredits)} from quota left join (select (after).* from after) as keys on true
+            ${keyColumns(credits === undefined ? creditsOfKey : changedCredits)}
+          from quota left join (select (after).* from after) as keys on true
             left join ${identities} on identities.identity_id = keys.identity_id and identities.deleted_at is null`,
       );
       refuseBeyondQuota(quotas, row);

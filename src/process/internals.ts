@@ -1,7 +1,7 @@
 // The parts of V8, in Node 20 to 24, that it does not document. Listed in docs/architecture/library-internals.md.
 import { setFlagsFromString } from "node:v8";
 
-/** Sets the flags of the garbage collector. V8 has no way to read a flag, so a test checks that each of them exists. */
+/** Sets the flags of the garbage collector. V8 ignores an unknown flag, so a test checks that each of them exists. */
 export function configureGarbageCollector(): void {
   for (const flag of garbageCollectorFlags) setFlagsFromString(flag);
 }

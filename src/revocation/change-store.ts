@@ -81,7 +81,7 @@ export function createChangeStore(db: Database) {
   // A subscription copies rows with the stamps of the other server, and runs no triggers. So a poll would not find these
   // changes.
   const isSubscribed = sql`
-    exists (select from pg_subscription_rel where srrelid = any (${[...stampedTables]}::text[]::regclass[])) as subscribed`;
+    exists (select from pg_subscription_rel where srrelid = any (${stampedTables}::text[]::regclass[])) as subscribed`;
 
   return {
     /** Whether the tables receive the changes of another server by logical replication. */

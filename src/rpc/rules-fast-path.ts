@@ -24,8 +24,8 @@ import {
 type Accept = (value: unknown) => boolean;
 
 /**
- * Compiles a check that accepts a message without protovalidate if each of its fields is unset, has no rules, is a string
- * whose only rules are lengths, or is an update mask of permitted paths. It refuses nothing: protovalidate decides about all
+ * Compiles a check that accepts a message without protovalidate if each of its fields is unset, has no rules, not even
+ * in its own fields, is a string whose only rules are lengths, or is an update mask of permitted paths. It refuses nothing: protovalidate decides about all
  * other messages, and reports all errors. A call of VerifyKey takes an eighth less CPU time with it, one of UpdateKey a seventh.
  */
 export function compileFastPath(schema: DescMessage): (message: Message) => boolean {

@@ -23,7 +23,7 @@ export interface Database {
   /** Runs a statement of the service itself. It is never shed. */
   runInBackground<T extends Rows>(statement: Fragment<T>): Promise<RowList<T>>;
   /** Runs a transaction of several statements. For start-up: if its connection breaks, the process may end. */
-  begin<T>(work: (sql: TransactionSql) => Promise<T>): Promise<T>;
+  begin<T>(work: (transaction: TransactionSql) => Promise<T>): Promise<T>;
   /** Replaces all connections. Statements in flight have a moment to finish; waiting ones continue on the new connections. */
   renew(): void;
   usage(): PoolUsage;
@@ -64,10 +64,10 @@ export function openDatabase(
     const replaced = connections;
     connections = connect();
     pool.replace(connections);
-    for (const sql of replaced) void sql.end({ timeout: replacedSeconds });
+    for (const connection of replaced) void connection.end({ timeout: replacedSeconds });
     // While it ended, postgres.js may have connected once more for statements that were queued.
     setTimeout(() => {
-      for (const sql of replaced) closeNow(sql);
+      for (const connection of replaced) closeNow(connection);
     }, replacedSeconds * 4_000).unref();
   }
 
@@ -94,7 +94,7 @@ export function openDatabase(
     usage: pool.usage,
     async close() {
       closing = true;
-      await Promise.all(connections.map((sql) => sql.end({ timeout: 5 })));
+      await Promise.all(connections.map((connection) => connection.end({ timeout: 5 })));
     },
   };
 }

@@ -36,8 +36,8 @@ export function isResultOf(result: RowList<Row[]>, query: Query): boolean {
   return "statement" in query && query.statement === result.statement;
 }
 
-export function closeNow(sql: Sql): void {
-  void (sql as Sql & PoolInternals).close();
+export function closeNow(connection: Sql): void {
+  void (connection as Sql & PoolInternals).close();
 }
 
 /** More than V8 needs: after 10 to 50 lookups of inherited properties, it optimizes the object that they are inherited from. */

@@ -48,7 +48,7 @@ export function jsonParameter(value: object) {
 export const textArrayType = 1009;
 const jsonType = 114;
 
-/** Sends a prepared statement. */
+/** Sends a prepared statement. It never throws: a statement with a parameter that cannot be sent rejects. */
 export function send<T extends Rows>(connection: Sql, fragment: Fragment<T>) {
   const parameters: unknown[] = [];
   const text = textOf(fragment, parameters, connection);

@@ -26,6 +26,15 @@ it("the parts of a statement are composed in their order, and every value is a p
   );
 });
 
+it("a statement with a parameter that cannot be sent rejects, and its connection serves the next statement", async () => {
+  const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
+  onTestFinished(db.close);
+  await expect(db.runInBackground(sql`select ${new Date(Number.NaN)}::timestamptz`)).rejects.toThrow(
+    "Invalid time value",
+  );
+  expect(await db.runInBackground(sql`select 1 as one`)).toMatchObject([{ one: 1 }]);
+});
+
 it("every statement is prepared once, also one without parameters", async () => {
   const db = openDatabase(database.url, { connections: 1, statementMs: 10_000 });
   onTestFinished(db.close);

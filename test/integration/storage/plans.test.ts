@@ -88,8 +88,8 @@ async function countRowsRead(planCacheMode: string, work: (db: Database) => Prom
     await db.runInBackground(sql`select pg_stat_force_next_flush()`);
     const [row] = await db.runInBackground(
       sql<{ read: number }[]>`
-      select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
-      where relname in ('keys', 'identities', 'apis', 'roles', 'audit_events', 'verification_counts')`,
+        select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
+        where relname in ('keys', 'identities', 'apis', 'roles', 'audit_events', 'verification_counts')`,
     );
     return row?.read ?? Number.NaN;
   };
