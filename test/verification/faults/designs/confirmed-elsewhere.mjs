@@ -2,8 +2,8 @@
 // response may have been read on a primary that was lost meanwhile, and the promoted standby does not have the change.
 import { createDurabilityBarrier as createSound } from "./durability-barrier.as-built.js";
 
-export function createDurabilityBarrier(sql) {
-  const makeDurable = createSound(sql);
+export function createDurabilityBarrier(db) {
+  const makeDurable = createSound(db);
   return (call, timeline) =>
     makeDurable(call, timeline).catch((error) => {
       if (!/has taken over/.test(error.message)) throw error;

@@ -2,7 +2,7 @@
 // seen, not for those that were in progress. Broken, because transactions do not commit in the order of their ids.
 import { createChangeStore as createSound } from "./change-store.as-built.js";
 
-export function createChangeStore(sql) {
-  const store = createSound(sql);
+export function createChangeStore(db) {
+  const store = createSound(db);
   return { ...store, changedSince: (seen) => store.changedSince({ ...seen, inProgress: [] }) };
 }

@@ -1,7 +1,9 @@
 // The service's own design, except that the statement of a change does not depend on the state of its caller. Broken,
 // because a change may wait for a connection, or in the network, while its caller is revoked.
+import { sql } from "../storage/postgres/sql.js";
+
 export * from "./authorized-key.as-built.js";
 
-export function callerUnchanged(sql) {
+export function callerUnchanged() {
   return sql`true`;
 }

@@ -2,8 +2,8 @@
 // `synchronous_commit = off` a commit is reported before it is on disk, and a crash loses it.
 import { createChangeStore as createSound } from "./change-store.as-built.js";
 
-export function createChangeStore(sql) {
-  const store = createSound(sql);
+export function createChangeStore(db) {
+  const store = createSound(db);
   return {
     ...store,
     readTerms: async () => ({ ...(await store.readTerms()), unsafeSetting: null }),
