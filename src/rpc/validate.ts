@@ -153,9 +153,10 @@ function problemOfJson(value: JsonValue, depth: number): string | undefined {
   return undefined;
 }
 
-/** A Timestamp covers the years 1 to 9999, but over gRPC any number can arrive. */
+/** A Timestamp covers the years 1 to 9999, but over gRPC any number can arrive. Times are rounded to milliseconds. */
 function problemOfTime({ seconds, nanos }: Timestamp): string | undefined {
-  const exists = seconds >= -62_135_596_800n && seconds <= 253_402_300_799n && nanos >= 0 && nanos <= 999_999_999;
+  const maxNanos = seconds === 253_402_300_799n ? 999_499_999 : 999_999_999;
+  const exists = seconds >= -62_135_596_800n && seconds <= 253_402_300_799n && nanos >= 0 && nanos <= maxNanos;
   return exists ? undefined : "must be a time between the years 1 and 9999";
 }
 

@@ -92,6 +92,18 @@ describe("privilege escalation by expiry: a key that expires", () => {
     expect(await ok("updateKey", caller.key, { keyId, expires: null, scopes: [] })).not.toHaveProperty("expires");
   });
 
+  everyProtocol("cannot do so by way of an expiry in a year that programs read as another one", async (scene) => {
+    const { ok, refused, home } = scene;
+    const caller = await expiringCaller(scene);
+    const { keyId } = await ok("createKey", home.key, { scopes: ["keys.read"], expires: caller.expires });
+    for (const year of [1, 49, 50, 99, 100, 1850, 1969]) {
+      const expires = new Date(0).setUTCFullYear(year);
+      expect(await ok("updateKey", caller.key, { keyId, expires })).toMatchObject({ expires });
+      expect(await readSettings(scene, keyId)).toMatchObject({ expires });
+      await refused(code, "updateKey", caller.key, { keyId, expires: caller.expires + 1 });
+    }
+  });
+
   everyProtocol("cannot enable a key with scopes that expires later", async (scene) => {
     const { ok, refused, home } = scene;
     const caller = await expiringCaller(scene);

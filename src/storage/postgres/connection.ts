@@ -21,6 +21,14 @@ export interface PoolSettings {
 /** The connections that calls use. */
 export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000, rules: fairRules };
 
+/** Statements and the parsers of columns depend on these settings, which a database or a role may have with other values. */
+const expectedSettings = {
+  TimeZone: "UTC",
+  DateStyle: "ISO",
+  bytea_output: "hex",
+  default_transaction_isolation: "read committed",
+} as const;
+
 /** Receives the text of a warning of PostgreSQL. */
 type WarningListener = (warning: string) => void;
 
@@ -57,12 +65,13 @@ export function connectPostgres(url: string, settings: PoolSettings = poolSettin
       application_name: "latchkey",
       statement_timeout: settings.statementMs,
       idle_in_transaction_session_timeout: 10_000,
+      ...expectedSettings,
       ...settings.parameters,
     },
     // With fetch_types, postgres.js queries the array types on each new connection, in a promise without a handler: a
     // connection that breaks at that moment would end the process. The only array type in use is declared here.
     fetch_types: false,
-    types: { bigint: postgres.BigInt, textArray },
+    types: { bigint: postgres.BigInt, textArray, date },
     transform: { column: { from: postgres.toCamel } },
   });
   warningListeners.set(pool, listeners);
@@ -78,6 +87,22 @@ export function socketOf(url: string): { readonly path?: string } {
   const folder = decodeURIComponent(hostname);
   return folder.startsWith("/") ? { path: `${folder}/.s.PGSQL.${port || 5432}` } : {};
 }
+
+/**
+ * timestamptz. The parser of postgres.js takes the year 0049 for 2049, and an offset with seconds, as that of Berlin in 1850, for
+ * no time at all.
+ */
+const date = {
+  to: 1184,
+  from: [1184],
+  serialize: (time: Date) => time.toISOString(),
+  parse(text: string): Date {
+    const time = new Date(text.replace(" ", "T").replace(/\+00$/, "Z"));
+    if (Number.isNaN(time.getTime()))
+      throw new RangeError(`the database returned a time that is not ISO in UTC: ${text}`);
+    return time;
+  },
+};
 
 /** text[] of scopes, permissions, ids and names. None is null. PostgreSQL quotes items with special characters. */
 const textArray = {

@@ -28,6 +28,8 @@ function namesIn(check: () => void): string[] {
 
 describe("the form of messages in a request is validated, and errors have their full path:", () => {
   const noTime = { seconds: 253_402_300_800n };
+  const lastTime = { seconds: 253_402_300_799n, nanos: 999_499_999 };
+  const roundedToNoTime = { seconds: 253_402_300_799n, nanos: 999_500_000 };
 
   // biome-ignore format: one line each
   it.each<[string, object, string]>([
@@ -40,6 +42,7 @@ describe("the form of messages in a request is validated, and errors have their 
     ["a large object", { limits: [{ ...limit, meta: { a: "x".repeat(16_384) } }] }, "limits[0].meta must not be larger than 16 KiB as JSON"],
     ["an infinite number", { limits: [{ ...limit, meta: { a: Number.NaN } }] }, "limits[0].meta must contain only finite numbers"],
     ["a time that does not exist", { limits: [{ ...limit, until: noTime }] }, "limits[0].until must be a time between the years 1 and 9999"],
+    ["a time that is rounded to one that does not exist", { limits: [{ ...limit, until: roundedToNoTime }] }, "limits[0].until must be a time between the years 1 and 9999"],
     ["too many paths", { updateMask: { paths: Array(7).fill("name") } }, "updateMask must name at most 6 fields"],
   ])("%s", (_what, members, error) => {
     expect(errorsOf("form", members)).toEqual([error]);
@@ -47,7 +50,8 @@ describe("the form of messages in a request is validated, and errors have their 
 
   it("valid messages", () => {
     const full = { ...limit, autoApply: true, tags: ["a"], meta: { a: { b: [1] } }, until: { seconds: 1n } };
-    const members = { credits: { remaining: 5n, refill: { interval: "daily", amount: 1n } }, limits: [full, full] };
+    const last = { ...limit, until: lastTime };
+    const members = { credits: { remaining: 5n, refill: { interval: "daily", amount: 1n } }, limits: [full, last] };
     expect(errorsOf("form", members)).toEqual([]);
     expect(errorsOf("rules", members)).toEqual([]);
   });
