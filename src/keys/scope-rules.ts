@@ -1,5 +1,5 @@
 import type { KeyCaller } from "../call/context.js";
-import { covers } from "../call/permissions.js";
+import { coverageOf } from "../call/permissions.js";
 import { expiryExceedsCaller, invalidInput, keyExceedsCaller, scopeExceedsCaller, selfEscalation } from "../errors.js";
 import type { KeyChanges, KeyVersion, NewKey } from "./rows.js";
 
@@ -87,7 +87,8 @@ function isCaller(caller: KeyCaller, key: KeyVersion): boolean {
 }
 
 function firstExcess(granted: readonly string[], requested: readonly string[]): string | undefined {
-  return requested.find((scope) => !covers(granted, scope));
+  const isCovered = coverageOf(granted);
+  return requested.find((scope) => !isCovered(scope));
 }
 
 /** Null means that the key never expires. */

@@ -1,5 +1,5 @@
 import { VerificationCode } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { covers } from "../call/permissions.js";
+import { coverageOf } from "../call/permissions.js";
 import type { PermissionQuery } from "./permission-query.js";
 
 /** The fields of a key that decide whether it is valid. */
@@ -24,8 +24,6 @@ export function verify(
   if (key === undefined) return VerificationCode.NOT_FOUND;
   if (!key.enabled) return VerificationCode.DISABLED;
   if (isExpired(key, now)) return VerificationCode.EXPIRED;
-  const { permissions } = key;
-  if (query && !query((permission) => covers(permissions, permission)))
-    return VerificationCode.INSUFFICIENT_PERMISSIONS;
+  if (query && !query(coverageOf(key.permissions))) return VerificationCode.INSUFFICIENT_PERMISSIONS;
   return VerificationCode.VALID;
 }

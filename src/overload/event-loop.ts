@@ -13,9 +13,11 @@ export interface LoadShedder {
 const defaultOptions: CoDelOptions = { targetMs: 25, burstMs: 2_000, intervalMs: 250 };
 
 /**
- * Each turn serves this many calls, however long it takes. Clients that send one call at a time form no endless queue.
+ * Each turn serves this many calls, even on a slow machine: clients that send one call at a time form no endless queue. But
+ * not for longer than this: there are calls that take a hundred times as long as others, and many of them would stall all
+ * other clients for seconds.
  */
-const minCallsPerTurn = 128;
+const minCallsPerTurn = { calls: 128, ms: 300 };
 
 /**
  * Measures the turns of the event loop. All calls of a turn had arrived when it began, so a call that begins 25 ms into
@@ -52,7 +54,8 @@ export function createLoadShedder(
       const at = now();
       if (beganAt === undefined) beginTurn(at);
       calls += 1;
-      return calls <= minCallsPerTurn || at - (beganAt ?? at) <= limit;
+      const ms = at - (beganAt ?? at);
+      return ms <= limit || (calls <= minCallsPerTurn.calls && ms <= minCallsPerTurn.ms);
     },
   };
 }

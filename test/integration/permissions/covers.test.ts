@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { covers } from "../../../src/call/permissions.js";
+import { coverageOf, covers } from "../../../src/call/permissions.js";
 import { openSchema, type Schema } from "../../support/schema.js";
 
 let schema: Schema;
@@ -24,5 +24,8 @@ it("scopes cover the same in the database as in the service", async () => {
     order by position`;
   const expected = cases.map(([granted, required]) => covers(granted, required));
   expect(rows.map(({ covered }) => covered)).toEqual(expected);
+  // Of many, in which the service searches in another way.
+  const others = Array.from({ length: 100 }, (_, index) => `others.number_${index}`);
+  expect(cases.map(([granted, required]) => coverageOf([...others, ...granted])(required))).toEqual(expected);
   expect(new Set(expected)).toEqual(new Set([true, false]));
 });

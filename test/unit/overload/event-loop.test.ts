@@ -37,9 +37,16 @@ describe("load shedding by event-loop delay", () => {
     for (let turns = 0; turns < 100; turns++) expect(await turn(500, 0.099)).toBe(500);
   });
 
-  it("serves all calls of 128 clients that send one call at a time, however slow the process is", async () => {
+  it("serves all calls of 128 clients that send one call at a time, also on a slow machine", async () => {
     const { turn } = simulateProcess();
     for (let turns = 0; turns < 20; turns++) expect(await turn(128, 2)).toBe(128);
+  });
+
+  it("ends the turn if such calls take long: in a standing queue, other clients wait for a third of a second", async () => {
+    const { turn } = simulateProcess();
+    const served: number[] = [];
+    for (let turns = 0; turns < 4; turns++) served.push(await turn(128, 20));
+    expect(served).toEqual([51, 51, 16, 16]);
   });
 
   it("cuts a standing queue to the target, and only after the interval", async () => {
