@@ -21,13 +21,11 @@ export interface PoolSettings {
 /** The connections that calls use. */
 export const poolSettings: PoolSettings = { connections: 10, statementMs: 10_000, rules: fairRules };
 
-/** Statements and the parsers of columns depend on these settings, which a database or a role may have with other values. */
-const expectedSettings = {
-  TimeZone: "UTC",
-  DateStyle: "ISO",
-  bytea_output: "hex",
-  default_transaction_isolation: "read committed",
-} as const;
+/**
+ * How PostgreSQL writes times. A database or a role may have other settings. PgBouncer passes these two on, compares them with
+ * what PostgreSQL reports, and accepts no others.
+ */
+const timeSettings = { TimeZone: "UTC", DateStyle: "ISO, MDY" };
 
 /** Receives the text of a warning of PostgreSQL. */
 type WarningListener = (warning: string) => void;
@@ -65,7 +63,7 @@ export function connectPostgres(url: string, settings: PoolSettings = poolSettin
       application_name: "latchkey",
       statement_timeout: settings.statementMs,
       idle_in_transaction_session_timeout: 10_000,
-      ...expectedSettings,
+      ...timeSettings,
       ...settings.parameters,
     },
     // With fetch_types, postgres.js queries the array types on each new connection, in a promise without a handler: a
