@@ -18,7 +18,7 @@ export interface TieredCache<T> {
    * Caches a value that was read together with another, if it is current. Returns true if the value was not cached yet.
    */
   put(id: string, versioned: Versioned<T>): boolean;
-  /** Writes a value to Redis for other replicas. Nothing depends on its arrival. */
+  /** Writes a value to Redis for other replicas, unless it is large. Nothing depends on its arrival. */
   publish(id: string, versioned: Versioned<T>): void;
   /**
    * Confirms a part of the values in memory. Must be called after changes were appended to the change log, so that
@@ -53,6 +53,12 @@ export interface TieredCacheOptions<T> {
  * entries.
  */
 const redisLifetimeMs = 10 * 60_000;
+
+/**
+ * The maximum length of an entry in Redis, four times that of an ordinary key. A key may have 200 KB of permissions by its roles,
+ * and one tenant could fill Redis with such keys. Other processes read them from PostgreSQL.
+ */
+const maxEntryLength = 4_096;
 
 /** The overhead of a cached value in bytes: its id, and its slot in the LRU cache. */
 const overheadBytes = 220;
@@ -145,7 +151,8 @@ export function createTieredCache<T>({
   }
 
   function publish(id: string, versioned: Versioned<T>): void {
-    void cache.set(codec.keyOf(id), codec.sign(id, versioned), redisLifetimeMs);
+    const entry = codec.sign(id, versioned);
+    if (entry.length <= maxEntryLength) void cache.set(codec.keyOf(id), entry, redisLifetimeMs);
   }
 
   /**
