@@ -197,7 +197,7 @@ export interface CreateRootKeyRequest {
   workspaceId: string;
   /** The display name of the key, 1 to 255 characters. Default: `root key`. */
   name?: string | null | undefined;
-  /** What the key may do with this service, at most 100 scopes: names such as `keys.read`, all of one resource as `keys.*`, or everything as `*`. Default: `*`. */
+  /** What the key may do with this service, at most 100 scopes: names such as `keys.read`, all of one resource as `keys.*`, or everything as `*`. An empty list means `*`, too: a root key without scopes would be of no use. */
   scopes?: readonly string[] | null | undefined;
 }
 

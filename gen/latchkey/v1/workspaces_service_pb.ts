@@ -103,7 +103,8 @@ export type CreateRootKeyRequest = Message<"latchkey.v1.CreateRootKeyRequest"> &
 
   /**
    * What the key may do with this service, at most 100 scopes: names such as
-   * `keys.read`, all of one resource as `keys.*`, or everything as `*`. Default: `*`.
+   * `keys.read`, all of one resource as `keys.*`, or everything as `*`. An empty list means `*`,
+   * too: a root key without scopes would be of no use.
    *
    * @generated from field: repeated string scopes = 3;
    */
