@@ -1,14 +1,13 @@
 import type { RedisCache } from "../storage/redis/client.js";
-import { type CountedUses, countInRedis } from "./count-script.js";
+import { type CountedUses, countInRedis, type NotBegun } from "./count-script.js";
 import type { CounterReading } from "./counters.js";
 
 /**
- * Counts uses in Redis. Resolves to the counts from before; to null if nothing was counted because no window may begin, and to
- * undefined if Redis did not count.
+ * Counts uses in Redis. Resolves to the counts from before, and to undefined if Redis did not count.
  *
  * @param hashTag of the counters
  */
-export type Count = (uses: CountedUses, hashTag: string) => Promise<CounterReading[] | null | undefined>;
+export type Count = (uses: CountedUses, hashTag: string) => Promise<CounterReading[] | NotBegun | undefined>;
 
 /** Checks that one command counts. */
 interface Batch {

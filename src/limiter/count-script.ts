@@ -12,6 +12,12 @@ export interface CountedUses {
   readonly mayBegin: boolean;
 }
 
+/** What the script says of a check in which it has counted nothing, because a window would have to begin and may not. */
+export interface NotBegun {
+  /** The counts, in the order of the uses; undefined for a use without an open window. All are within the limits. */
+  readonly open: readonly (CounterReading | undefined)[];
+}
+
 /**
  * Does one check after the other. Each counts all its uses, or none if one of them would exceed its limit. The answer
  * contains for each check its outcome, and for each use what was used before and the remaining milliseconds of the window; a
@@ -64,13 +70,13 @@ export function exceedsLimit({ limit, cost }: CounterUse, used: number): boolean
 }
 
 /**
- * Runs the script. Resolves for each check to the counts from before: to null if nothing was counted because no window may
- * begin, and to undefined if a counter cannot be read. Rejects if the answer is not that of the script.
+ * Runs the script. Resolves for each check to the counts from before, and to undefined if a counter cannot be read. Rejects if
+ * the answer is not that of the script.
  */
 export async function countInRedis(
   client: RedisCache["client"],
   checks: readonly CountedUses[],
-): Promise<(CounterReading[] | null | undefined)[]> {
+): Promise<(CounterReading[] | NotBegun | undefined)[]> {
   const keys = checks.flatMap(({ uses }) => uses.map(({ key }) => key));
   const values: number[] = [];
   for (const { uses, mayBegin } of checks) {
@@ -88,9 +94,13 @@ export async function countInRedis(
   let at = 0;
   return checks.map(({ uses }) => {
     const outcome = numbers[at];
-    const readings = readAnswer(numbers, at + 1, uses);
-    at += 1 + 2 * uses.length;
-    return outcome === outcomeCodes.compared ? readings : outcome === outcomeCodes.notBegun ? null : undefined;
+    const first = at + 1;
+    const readings = readAnswer(numbers, first, uses);
+    at = first + 2 * uses.length;
+    if (outcome === outcomeCodes.compared) return readings;
+    if (outcome !== outcomeCodes.notBegun) return undefined;
+    const isOpen = (index: number) => Number(numbers[first + 2 * index + 1]) >= 0;
+    return { open: readings.map((reading, index) => (isOpen(index) ? reading : undefined)) };
   });
 }
 

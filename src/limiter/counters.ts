@@ -7,7 +7,7 @@ import type { Log } from "../observe/log.js";
 import { inSpan } from "../observe/tracing.js";
 import type { RedisCache } from "../storage/redis/client.js";
 import { type Count, createBatchedCount } from "./batched-count.js";
-import { exceedsLimit } from "./count-script.js";
+import { exceedsLimit, type NotBegun } from "./count-script.js";
 import { createLocalCounters } from "./local-counters.js";
 import { createOpenWindows } from "./open-windows.js";
 
@@ -50,7 +50,10 @@ export interface CheckResult {
   readonly passed: boolean;
   /** In the order of the uses. */
   readonly states: readonly CounterState[];
-  /** True if only this process has counted: Redis could not be asked, or the workspace has too many counters there. */
+  /**
+   * True if this process has counted some of the uses, or all of them, by itself: Redis could not be asked, or the workspace has
+   * too many counters there.
+   */
   readonly perProcess: boolean;
 }
 
@@ -98,7 +101,8 @@ const maxRememberedMs = 10_000;
  * answer.
  *
  * Once a workspace has `maxCounters` open windows in Redis, each process counts its further windows by itself. So no workspace
- * fills Redis, whatever identifiers it invents. The open windows are still counted in Redis.
+ * fills Redis, whatever identifiers it invents. The open windows are still counted in Redis, also by a check that needs a
+ * further one besides, which is then `perProcess`.
  *
  * If Redis loses its data (a restart without persistence, a failover before replication, eviction by another policy), windows
  * begin anew, at the latest when this process forgets its refusals.
@@ -131,22 +135,67 @@ export function createCounters(
     return result;
   }
 
-  async function checkShared(
-    count: Count,
-    { workspaceId, hashTag, uses }: UsesToCheck,
-    span: Span | undefined,
-  ): Promise<CheckResult> {
+  async function checkShared(count: Count, checked: UsesToCheck, span: Span | undefined): Promise<CheckResult> {
+    const { workspaceId, hashTag, uses } = checked;
     const sentAt = now();
     const mayBegin = openWindows.count(workspaceId) < maxCounters;
-    const counting = count({ uses, mayBegin }, hashTag);
-    const readings = await (span ? inSpan(span, spanAttributes, counting) : counting);
-    if (readings === undefined) timedOut.set(hashTag, true);
-    if (readings === null) warnOfCounters(workspaceId);
-    if (readings === undefined || readings === null) return resultOf(uses, local.count(workspaceId, uses), true);
-    const result = resultOf(uses, readings, false);
-    if (result.passed) noteBegun(workspaceId, uses, readings);
-    else refusals.remember(uses, readings, sentAt);
+    const counted = await traced(count({ uses, mayBegin }, hashTag), span);
+    if (counted === undefined) return checkUnanswered(checked);
+    if ("open" in counted) {
+      warnOfCounters(workspaceId);
+      return checkDivided(count, checked, counted, span);
+    }
+    const result = resultOf(uses, counted, false);
+    if (result.passed) noteBegun(workspaceId, uses, counted);
+    else refusals.remember(uses, counted, sentAt);
     return result;
+  }
+
+  /**
+   * Checks uses of which some would have to begin a window in Redis and may not. This process counts these, and Redis the
+   * others: an open window stays exact, whatever else its checks contain.
+   *
+   * A refused check still counts nowhere. This process counts first, and takes its counts back if Redis then refuses. The other
+   * way round, a command that takes back could be lost. One deviation: until Redis has answered, concurrent checks are compared
+   * with counts that may be taken back, and may be refused because of them.
+   */
+  async function checkDivided(
+    count: Count,
+    checked: UsesToCheck,
+    { open }: NotBegun,
+    span: Span | undefined,
+  ): Promise<CheckResult> {
+    const { workspaceId, hashTag, uses } = checked;
+    const shared = uses.filter((_use, index) => open[index] !== undefined);
+    const own = uses.filter((_use, index) => open[index] === undefined);
+    const { readings: ownReadings, takeBack } = local.count(workspaceId, own);
+    if (shared.length === 0 || !compare(own, ownReadings).passed) {
+      const sharedReadings = open.filter((reading) => reading !== undefined);
+      return resultOf(uses, inOrder(open, sharedReadings, ownReadings), true);
+    }
+    const sentAt = now();
+    const counted = await traced(count({ uses: shared, mayBegin: false }, hashTag), span);
+    if (counted === undefined || "open" in counted) {
+      takeBack();
+      if (counted === undefined) return checkUnanswered(checked);
+      // A window has ended meanwhile.
+      return checkShared(count, checked, span);
+    }
+    const result = resultOf(uses, inOrder(open, counted, ownReadings), true);
+    if (!result.passed) {
+      takeBack();
+      refusals.remember(shared, counted, sentAt);
+    }
+    return result;
+  }
+
+  function checkUnanswered(checked: UsesToCheck): CheckResult {
+    timedOut.set(checked.hashTag, true);
+    return checkAlone(checked);
+  }
+
+  function checkAlone({ workspaceId, uses }: UsesToCheck): CheckResult {
+    return resultOf(uses, local.count(workspaceId, uses).readings, true);
   }
 
   /** A counter that contained nothing did not exist. */
@@ -165,11 +214,11 @@ export function createCounters(
   return {
     checks,
     check(checked, span) {
-      const { workspaceId, hashTag, uses } = checked;
+      const { hashTag, uses } = checked;
       const remembered = refusals.find(uses);
       if (remembered !== undefined) return resultOf(uses, remembered, false);
       if (countShared && redis.inUse && !timedOut.has(hashTag)) return checkShared(countShared, checked, span);
-      return resultOf(uses, local.count(workspaceId, uses), true);
+      return checkAlone(checked);
     },
   };
 }
@@ -184,6 +233,21 @@ function compare(uses: readonly CounterUse[], readings: readonly CounterReading[
     return { exceeded: !passed && isExceeded(use, index), remaining: Math.max(0, use.limit - used), msLeft };
   });
   return { passed, states };
+}
+
+/** The counts of divided uses, in the order of the uses. */
+function inOrder(
+  open: NotBegun["open"],
+  ofShared: readonly CounterReading[],
+  ofOwn: readonly CounterReading[],
+): CounterReading[] {
+  const [nextShared, nextOwn] = [ofShared.values(), ofOwn.values()];
+  return open.map((reading) => (reading === undefined ? nextOwn : nextShared).next().value as CounterReading);
+}
+
+/** Not an async function, which would cost another promise for each check. */
+function traced<T>(counting: Promise<T>, span: Span | undefined): Promise<T> {
+  return span ? inSpan(span, spanAttributes, counting) : counting;
 }
 
 function usedBefore(readings: readonly CounterReading[], index: number): number {

@@ -3,8 +3,16 @@ import type { CounterReading, CounterUse } from "./counters.js";
 
 /** Counters in the memory of this process, with the semantics of those in Redis. */
 export interface LocalCounters {
-  /** Counts all uses, or none if one of them would exceed its limit. Returns the counts from before. */
-  count(workspaceId: string, uses: readonly CounterUse[]): CounterReading[];
+  /** Counts all uses, or none if one of them would exceed its limit. */
+  count(workspaceId: string, uses: readonly CounterUse[]): LocalCount;
+}
+
+/** What was counted together. */
+export interface LocalCount {
+  /** The counts from before. */
+  readonly readings: readonly CounterReading[];
+  /** Takes the uses back, because something else has refused them. */
+  takeBack(): void;
 }
 
 interface Window {
@@ -36,7 +44,11 @@ export function createLocalCounters(
     return windows;
   }
 
-  function add(windows: Map<string, Window>, { key, durationMs, cost }: CounterUse, current: Window | undefined): void {
+  function add(
+    windows: Map<string, Window>,
+    { key, durationMs, cost }: CounterUse,
+    current: Window | undefined,
+  ): Window {
     const window = current ?? { used: 0, endsAt: now() + durationMs };
     if (windows.delete(key)) size -= 1;
     if (windows.size >= perWorkspace) removeOldest(windows);
@@ -44,6 +56,7 @@ export function createLocalCounters(
     window.used += cost;
     windows.set(key, window);
     size += 1;
+    return window;
   }
 
   /** Of another workspace: one alone cannot have all counters, and the workspace in use is the last. */
@@ -65,16 +78,24 @@ export function createLocalCounters(
       const at = now();
       const current = uses.map(({ key }) => {
         const window = windows.get(key);
-        return window !== undefined && window.endsAt > at ? window : undefined;
+        // If all of its uses were taken back, it has not begun.
+        return window !== undefined && window.used > 0 && window.endsAt > at ? window : undefined;
       });
       const readings = uses.map(({ durationMs }, index) => {
         const { used = 0, endsAt = at + durationMs } = current[index] ?? {};
         return { used, msLeft: Math.max(1, Math.ceil(endsAt - at)) };
       });
       const passes = !uses.some((use, index) => exceedsLimit(use, readings[index]?.used ?? 0));
-      if (!passes) return readings;
-      for (const [index, use] of uses.entries()) if (use.cost > 0) add(windows, use, current[index]);
-      return readings;
+      const counted = passes ? uses.map((use, index) => use.cost > 0 && add(windows, use, current[index])) : [];
+      return {
+        readings,
+        takeBack() {
+          // The windows themselves, because others may have begun in their place.
+          counted.forEach((window, index) => {
+            if (window) window.used -= uses[index]?.cost ?? 0;
+          });
+        },
+      };
     },
   };
 }

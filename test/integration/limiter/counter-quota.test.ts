@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createWorkspace } from "../../support/clients/http-requests.js";
-import { openUnchecked } from "../../support/clients/unchecked.js";
+import { type Fields, openUnchecked } from "../../support/clients/unchecked.js";
 import { redisAt } from "../../support/harness.js";
+import type { OperationName } from "../../support/operations.js";
 import { type RedisServer, startRedis } from "../../verification/faults/redis-server.js";
 import { openTwoReplicas, type TwoReplicas, tenMinutes } from "./two-replicas.js";
 
@@ -63,4 +64,115 @@ it("a workspace that invents identifiers has a bounded number of counters in Red
   const use = { namespace: "x", identifier: "0 0", limit: 1, duration: tenMinutes };
   expect(await replicas.call(0, "limit", use)).toMatchObject({ success: true });
   expect(await replicas.call(1, "limit", use)).toMatchObject({ success: false });
+});
+
+describe("a workspace beyond its quota", () => {
+  const max = 10;
+  const use = (identifier: string, limit = max, cost = 1) => {
+    return { namespace: "y", identifier, limit, cost, duration: tenMinutes };
+  };
+  let fresh = 0;
+  const freshUse = () => use(`fresh ${fresh++}`);
+
+  interface Checked {
+    readonly passed: boolean;
+    readonly limits: readonly (LimitResult & { readonly remaining: number })[];
+  }
+
+  /** Another workspace, with clients of both replicas over both protocols in turn. */
+  async function openWorkspace() {
+    const { key } = await createWorkspace(replicas.apps[0].httpUrl);
+    const clients = (["gRPC by connect-node", "HTTP"] as const).map((kind) =>
+      replicas.apps.map((app) => openUnchecked(kind, app)),
+    );
+    afterAll(() => clients.flat().forEach((client) => void client.close()));
+    let calls = 0;
+    async function call<T>(replica: 0 | 1, operation: OperationName, request: Fields): Promise<T> {
+      const outcome = await clients[calls++ % clients.length]?.[replica]?.call(operation, key, request);
+      return outcome?.kind === "success" ? (outcome.data as T) : expect.fail(JSON.stringify(outcome));
+    }
+    const check = (replica: 0 | 1, ...limits: readonly ReturnType<typeof use>[]) =>
+      call<Checked>(replica, "multiLimit", { limits });
+    return {
+      call,
+      check,
+      /** Begins windows until neither replica may begin more in Redis. */
+      async reachQuota() {
+        for (const replica of [0, 1] as const) {
+          const isReached = async () => {
+            const { limits } = await check(replica, ...Array.from({ length: identifiersOfCall }, freshUse));
+            return limits.at(-1)?.perProcess;
+          };
+          await expect.poll(isReached, { interval: 0, timeout: 10_000 }).toBe(true);
+        }
+      },
+      /** How many of the checks pass, on both replicas at once. */
+      async passing(checks: number, usesOf: () => readonly ReturnType<typeof use>[]) {
+        const results = await Promise.all(
+          Array.from({ length: checks }, (_, index) => check(index % 2 === 0 ? 0 : 1, ...usesOf())),
+        );
+        return results.filter(({ passed }) => passed).length;
+      },
+    };
+  }
+
+  it("has exact open windows in Redis, also in checks that need further windows", async () => {
+    const workspace = await openWorkspace();
+    expect(await workspace.check(0, use("user"))).toMatchObject({ passed: true });
+    await workspace.reachQuota();
+    expect(await workspace.check(1, freshUse(), use("user"))).toMatchObject({
+      passed: true,
+      limits: [
+        { remaining: max - 1, perProcess: true },
+        { remaining: max - 2, perProcess: true },
+      ],
+    });
+    expect(await workspace.passing(4, () => [use("user"), freshUse()])).toBe(4);
+    expect(await workspace.passing(40, () => [use("user"), freshUse()])).toBe(max - 6);
+    expect(await workspace.passing(10, () => [use("user")])).toBe(0);
+  });
+
+  it("counts none of the limits of a check that one of them refuses", async () => {
+    const workspace = await openWorkspace();
+    const left = async () => (await workspace.check(0, use("user", max, 0))).limits[0]?.remaining;
+    await workspace.check(0, use("user"));
+    await workspace.reachQuota();
+
+    // A window of this process refuses.
+    expect(await workspace.check(0, use("once", 1))).toMatchObject({ passed: true, limits: [{ perProcess: true }] });
+    for (let times = 0; times < max; times++) {
+      expect(await workspace.check(0, use("user"), use("once", 1))).toMatchObject({
+        passed: false,
+        limits: [
+          { passed: true, remaining: max - 1 },
+          { passed: false, remaining: 0 },
+        ],
+      });
+    }
+    expect(await left()).toBe(max - 1);
+
+    // A window in Redis refuses some of many at once, of which this process has then counted others.
+    const checks = Array.from({ length: 4 * max }, () => workspace.check(0, use("user"), use("many", 4 * max)));
+    expect((await Promise.all(checks)).filter(({ passed }) => passed)).toHaveLength(max - 1);
+    expect(await left()).toBe(0);
+    expect(await workspace.check(0, use("many", 4 * max))).toMatchObject({ limits: [{ remaining: 4 * max - max }] });
+  });
+
+  it("has keys with exact limits, also if verifications define further ones", async () => {
+    const workspace = await openWorkspace();
+    const { key } = await workspace.call<{ key: string }>(0, "createKey", {
+      ratelimits: [{ name: "requests", limit: max, duration: tenMinutes, autoApply: true }],
+    });
+    const verify = async (replica: 0 | 1, ratelimits: readonly object[] = []) =>
+      (await workspace.call<{ code: string }>(replica, "verifyKey", { key, ratelimits })).code;
+    expect(await verify(0)).toBe("VALID");
+    await workspace.reachQuota();
+    const codes = await Promise.all(
+      Array.from({ length: 4 * max }, (_, index) =>
+        verify(index % 2 === 0 ? 0 : 1, [{ name: `further ${index}`, limit: max, duration: tenMinutes }]),
+      ),
+    );
+    expect(codes.filter((code) => code === "VALID")).toHaveLength(max - 1);
+    expect(await verify(1)).toBe("RATE_LIMITED");
+  });
 });

@@ -4,11 +4,13 @@ import { type Counters, type CounterUse, createCounters } from "../../../src/lim
 import { createLog } from "../../../src/observe/log.js";
 import { noCache, type RedisCache } from "../../../src/storage/redis/client.js";
 
-/**
- * What the script of Redis returns for a check: used and remaining milliseconds of each counter; null if no window may begin.
- * An error, if the script fails.
- */
-let answer: number[] | Error | null | undefined;
+/** What the script of Redis returns for a check. An error, if the script fails. */
+type Answer = number[] | { readonly notBegun: number[] } | Error | undefined;
+
+/** Used and remaining milliseconds of each counter. */
+let answer: Answer;
+/** Those of the next commands, before `answer`. */
+let answers: Answer[];
 let commands: unknown[][];
 let time: number;
 let inUse: boolean;
@@ -17,6 +19,7 @@ let counters: Counters;
 
 beforeEach(() => {
   answer = [0, -2];
+  answers = [];
   commands = [];
   time = 5_000;
   inUse = true;
@@ -24,8 +27,10 @@ beforeEach(() => {
   const log = createLog("trace", { destination: { write: (line: string) => void logLines.push(line) } });
   const command = async (...values: unknown[]) => {
     commands.push(values);
-    if (answer instanceof Error) throw answer;
-    return JSON.stringify(answer === null ? [1, 0, -2] : answer && [0, ...answer]);
+    const next = answers.length > 0 ? answers.shift() : answer;
+    if (next instanceof Error) throw next;
+    if (next === undefined) return undefined;
+    return JSON.stringify("notBegun" in next ? [1, ...next.notBegun] : [0, ...next]);
   };
   const redis: RedisCache = {
     ...noCache,
@@ -235,7 +240,7 @@ describe("a workspace with as many counters in Redis as it may have", () => {
   });
 
   it("begins no further one there: this process counts, which is logged once", async () => {
-    answer = null;
+    answer = { notBegun: [0, -2] };
     for (const remaining of [2, 1, 0]) {
       expect(await check(use())).toMatchObject({ passed: true, perProcess: true, states: [{ remaining }] });
       expect(mayBegin()).toBe(false);
@@ -248,6 +253,89 @@ describe("a workspace with as many counters in Redis as it may have", () => {
     answer = [1, 40_000];
     expect(await check(use())).toMatchObject({ passed: true, perProcess: false, states: [{ remaining: 1 }] });
     expect(mayBegin()).toBe(false);
+  });
+
+  describe("and a check of one of them and of a further window", () => {
+    const [open, further] = [use(), use({ key: "further" })];
+    /** The first answer for the further one and the open one. */
+    const notBegun = { notBegun: [0, -2, 1, 40_000] };
+    /** What the further window has left after a use of it alone. */
+    const useFurther = async () => {
+      answer = { notBegun: [0, -2] };
+      return (await check(further)).states[0]?.remaining;
+    };
+
+    beforeEach(() => {
+      commands = [];
+    });
+
+    it("counts each where its window is", async () => {
+      answers = [notBegun, [1, 39_000]];
+      expect(await check(further, open)).toEqual({
+        passed: true,
+        states: [
+          { exceeded: false, remaining: 2, msLeft: 60_000 },
+          { exceeded: false, remaining: 1, msLeft: 39_000 },
+        ],
+        perProcess: true,
+      });
+      expect(commands.map(([, keys, ...more]) => more.slice(0, Number(keys)))).toEqual([
+        [further.key, open.key],
+        [open.key],
+      ]);
+      expect(mayBegin()).toBe(false);
+      expect(await useFurther()).toBe(1);
+      expect(counters.checks.per_process).toEqual({ passed: 2, exceeded: 0 });
+    });
+
+    it("counts nowhere if this process refuses", async () => {
+      await useFurther();
+      answers = [notBegun];
+      expect(await check({ ...further, cost: 3 }, open)).toEqual({
+        passed: false,
+        states: [
+          { exceeded: true, remaining: 2, msLeft: 60_000 },
+          { exceeded: false, remaining: 2, msLeft: 40_000 },
+        ],
+        perProcess: true,
+      });
+      expect(commands).toHaveLength(2);
+      expect(await useFurther()).toBe(1);
+    });
+
+    it("counts nowhere if Redis refuses meanwhile, which is remembered", async () => {
+      answers = [notBegun, [3, 40_000]];
+      expect(await check(further, open)).toMatchObject({
+        passed: false,
+        states: [
+          { exceeded: false, remaining: 3 },
+          { exceeded: true, remaining: 0 },
+        ],
+      });
+      expect(await check(open)).toMatchObject({ passed: false, perProcess: false });
+      expect(commands).toHaveLength(2);
+      expect(await useFurther()).toBe(2);
+    });
+
+    it("begins again if the open window ends meanwhile", async () => {
+      answers = [notBegun, { notBegun: [0, -2] }, { notBegun: [0, -2, 0, -2] }];
+      expect(await check(further, open)).toMatchObject({
+        passed: true,
+        states: [{ remaining: 2 }, { remaining: 2 }],
+        perProcess: true,
+      });
+      expect(commands).toHaveLength(3);
+    });
+
+    it("is counted once by this process alone if Redis then does not answer", async () => {
+      answers = [notBegun, undefined];
+      expect(await check(further, open)).toMatchObject({
+        passed: true,
+        states: [{ remaining: 2 }, { remaining: 2 }],
+        perProcess: true,
+      });
+      expect(await useFurther()).toBe(1);
+    });
   });
 
   it("begins others when the windows have ended", async () => {

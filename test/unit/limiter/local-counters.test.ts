@@ -13,7 +13,7 @@ beforeEach(() => {
 const use = (key: string, more: Partial<CounterUse> = {}): CounterUse => {
   return { key, limit: 3, durationMs: 1_000, cost: 1, ...more };
 };
-const count = (uses: readonly CounterUse[], workspaceId = "ws_1") => counters.count(workspaceId, uses);
+const count = (uses: readonly CounterUse[], workspaceId = "ws_1") => counters.count(workspaceId, uses).readings;
 const usedOf = (key: string, workspaceId = "ws_1") => count([use(key, { cost: 0 })], workspaceId)[0]?.used;
 
 describe("counters in the memory of a process", () => {
@@ -48,6 +48,32 @@ describe("counters in the memory of a process", () => {
     time += 600;
     expect(count([use("a")])).toEqual([{ used: 0, msLeft: 1_000 }]);
     expect(usedOf("a")).toBe(1);
+  });
+
+  it("take back what they have counted, and nothing if they have refused it", () => {
+    count([use("a")]);
+    const counted = counters.count("ws_1", [use("a"), use("b", { cost: 2 }), use("c", { cost: 0 })]);
+    const refused = counters.count("ws_1", [use("a"), use("b", { cost: 2 })]);
+    expect([usedOf("a"), usedOf("b")]).toEqual([2, 2]);
+    refused.takeBack();
+    expect([usedOf("a"), usedOf("b")]).toEqual([2, 2]);
+    counted.takeBack();
+    expect([usedOf("a"), usedOf("b"), usedOf("c")]).toEqual([1, 0, 0]);
+  });
+
+  it("begin no window with a use that is taken back, and take nothing from a later window", () => {
+    const counted = counters.count("ws_1", [use("a")]);
+    time += 400;
+    counted.takeBack();
+    expect(count([use("a")])).toEqual([{ used: 0, msLeft: 1_000 }]);
+    time += 999;
+    expect(count([use("a")])).toEqual([{ used: 1, msLeft: 1 }]);
+
+    const late = counters.count("ws_1", [use("b")]);
+    time += 1_000;
+    count([use("b")]);
+    late.takeBack();
+    expect(usedOf("b")).toBe(1);
   });
 
   it("compare with the limit of each use, whatever it was before", () => {
