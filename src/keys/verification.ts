@@ -13,7 +13,7 @@ import type { CreditSpender } from "../credits/spender.js";
 import type { Spent } from "../credits/store.js";
 import { hashTagOf } from "../limiter/counter-key.js";
 import type { CheckResult, Counters } from "../limiter/counters.js";
-import { CallerChanged, isCallerUnchanged } from "../revocation/authorized-key.js";
+import { CallerChanged, isCallerChanged, isCallerUnchanged } from "../revocation/authorized-key.js";
 import type { KeyCache } from "../revocation/key-cache.js";
 import type { KeyState } from "../revocation/key-state.js";
 import type { VerificationCounter } from "../usage/counter.js";
@@ -50,6 +50,12 @@ interface Verification {
   readonly query: PermissionQuery | undefined;
 }
 
+/** The rate limits that a verification was counted against. */
+interface Counted {
+  readonly limits: readonly AppliedLimit[];
+  readonly result: CheckResult;
+}
+
 /** What a verification has found. */
 interface Outcome {
   /** Undefined: there is none, or it was deleted meanwhile. */
@@ -75,6 +81,9 @@ export function createVerification({
 }: VerificationSources): VerifyKey {
   const queryOf = createQueryCache();
   const limitsOf = createLimitResolver();
+
+  /** What calls have counted whose handler runs again, because their caller has changed. They do not count it again. */
+  const countedBefore = new WeakMap<Call, Counted>();
 
   /** The last response per cached key state. Frozen, so that it is also serialized only once. */
   const responses = new WeakMap<KeyState["key"], VerifyKeyResponse>();
@@ -104,10 +113,12 @@ export function createVerification({
   /** Verifies what is counted, for a key that is valid otherwise. */
   function verifyCounted(
     key: KeyState["key"],
-    limits: readonly AppliedLimit[],
+    presentLimits: readonly AppliedLimit[],
     verification: Verification,
   ): MaybePromise<VerifyKeyResponse> {
     const { request, context } = verification;
+    const before = countedBefore.get(context.call);
+    const limits = before?.limits ?? presentLimits;
     const respond = (result: CheckResult | undefined, { key, code, spent }: Outcome): VerifyKeyResponse => {
       if (key === undefined) return notFound;
       record(key, code, request);
@@ -120,11 +131,17 @@ export function createVerification({
         ...(spent?.remaining !== undefined && { credits: BigInt(spent.remaining) }),
       };
     };
-    const checked = limits.length === 0 ? undefined : check(key, limits, context.call);
+    const checked = limits.length === 0 ? undefined : (before?.result ?? check(key, limits, context.call));
     return chain(checked, (result) => {
       if (result?.passed === false) return respond(result, { key, code: VerificationCode.RATE_LIMITED });
       if (!key.hasCredits) return respond(result, { key, code: VerificationCode.VALID });
-      return spendCredits(key, verification).then((outcome) => respond(result, outcome));
+      return spendCredits(key, verification).then(
+        (outcome) => respond(result, outcome),
+        (error) => {
+          if (isCallerChanged(error) && result !== undefined) countedBefore.set(context.call, { limits, result });
+          throw error;
+        },
+      );
     });
   }
 

@@ -36,6 +36,9 @@ interface Spending {
 
 const credits = 10;
 
+/** As many as the rate limit of the key admits. */
+const verifications = 3;
+
 /** The code of a verification, or of the refusal of its caller. */
 async function verify(protocol: ProtocolClient, { key: caller }: Victim, { key }: Spending): Promise<string> {
   const outcome = await protocol.call("verifyKey", caller, { key, permissions: "documents.read" });
@@ -75,7 +78,10 @@ async function verifyMeanwhile(change: (victim: Victim, spending: Spending) => P
   for (let attemptsLeft = 5; ; attemptsLeft--) {
     const victim = await createVictim(other);
     const settings = { credits: { remaining: credits }, permissions: ["documents.read"] };
-    const spending = await succeed<Spending>(other.httpUrl, "keys.createKey", victim.firstKey, settings);
+    const spending = await succeed<Spending>(other.httpUrl, "keys.createKey", victim.firstKey, {
+      ...settings,
+      ratelimits: [{ name: "requests", limit: verifications, duration: 3_600_000, autoApply: true }],
+    });
     const free = await succeed<Spending>(other.httpUrl, "keys.createKey", victim.firstKey, settings);
     const release = await lockCredits(spending);
     const first = verify(protocols.http, victim, spending);
@@ -120,7 +126,7 @@ describe("revocation race: verifications that wait to spend credits of a key whi
   });
 });
 
-describe("verifications that wait to spend credits spend them once", () => {
+describe("verifications that wait to spend credits spend them once, and count once against a rate limit", () => {
   test.each<[string, (victim: Victim, spending: Spending) => readonly [keyId: string, changes: object]]>([
     ["if the key is changed but still valid", (_victim, { keyId }) => [keyId, { name: "renamed" }]],
     ["if the caller is changed but still authorized", ({ keyId }) => [keyId, { scopes: ["keys.verify"] }]],
@@ -129,6 +135,6 @@ describe("verifications that wait to spend credits spend them once", () => {
       const [keyId, changes] = changeOf(victim, spending);
       return succeed(other.httpUrl, "keys.updateKey", victim.firstKey, { keyId, ...changes });
     });
-    expect(outcome).toEqual({ first: "VALID", waiting: ["VALID", "VALID"], left: credits - 3 });
+    expect(outcome).toEqual({ first: "VALID", waiting: ["VALID", "VALID"], left: credits - verifications });
   });
 });

@@ -5,10 +5,13 @@ import type { CallContext } from "../../../src/call/context.js";
 import { hashSecret } from "../../../src/keys/secret.js";
 import { createVerification, type VerifyKey } from "../../../src/keys/verification.js";
 import type { CheckResult, UsesToCheck } from "../../../src/limiter/counters.js";
+import { CallerChanged } from "../../../src/revocation/authorized-key.js";
 import type { KeyState, RateLimitSettings } from "../../../src/revocation/key-state.js";
 
 const secret = "lk_secret";
 const perMinute: RateLimitSettings = { id: "rl_1", name: "requests", limit: 3, duration: 60_000, autoApply: true };
+
+const callerHash = "hash of the caller";
 
 const plainKey: KeyState["key"] = {
   keyId: "key_1",
@@ -40,6 +43,8 @@ let uses: [string, string, readonly string[]][];
 let recorded: string[];
 let result: CheckResult;
 let credits: number;
+/** The state of the calling key. */
+let caller: KeyState;
 let verifyKey: VerifyKey;
 
 beforeEach(() => {
@@ -50,7 +55,11 @@ beforeEach(() => {
   recorded = [];
   credits = 2;
   result = { passed: true, states: [{ exceeded: false, remaining: 2, msLeft: 1_000 }], perProcess: false };
-  const found = (hash: string) => (hash === hashSecret(secret) ? { key, workspaceEnabled: true } : undefined);
+  caller = { key: plainKey, workspaceEnabled: true };
+  const found = (hash: string) => {
+    if (hash === callerHash) return caller;
+    return hash === hashSecret(secret) ? { key, workspaceEnabled: true } : undefined;
+  };
   verifyKey = createVerification({
     keyCache: {
       ensureLease: () => {},
@@ -67,8 +76,9 @@ beforeEach(() => {
       },
     },
     credits: {
-      async spend(_call, _keyId, cost) {
+      async spend(_call, _keyId, cost, isCurrent) {
         spends.push(cost);
+        if (!isCurrent()) return undefined;
         const spent = cost <= credits;
         if (spent) credits -= cost;
         return { spent, remaining: credits };
@@ -80,7 +90,7 @@ beforeEach(() => {
 });
 
 const context = {
-  caller: { kind: "key", workspaceId: "ws_1", keyId: "key_0", hash: "", scopes: [], expiresAt: null },
+  caller: { kind: "key", workspaceId: "ws_1", keyId: "key_0", hash: callerHash, scopes: [], expiresAt: null },
   call: { requestId: "req_1", deadline: Number.POSITIVE_INFINITY },
 } satisfies CallContext;
 
@@ -158,6 +168,17 @@ describe("a verification", () => {
       ["key_1", "RATE_LIMITED", []],
       ["key_1", "DISABLED", []],
     ]);
+  });
+
+  it("is counted once against its rate limits if it begins again because its caller has changed", async () => {
+    key = { ...plainKey, ratelimits: [perMinute], hasCredits: true };
+    caller = { ...caller, key: { ...plainKey, scopes: ["keys.verify"] } };
+    await expect(verify()).rejects.toThrow(CallerChanged);
+    caller = { ...caller, key: plainKey };
+    key = { ...key, ratelimits: [{ ...perMinute, name: "added meanwhile" }, perMinute] };
+    const response = await verify();
+    expect({ checked: checked.length, spends, uses: uses.length }).toEqual({ checked: 1, spends: [1, 1], uses: 1 });
+    expect(response).toMatchObject({ valid: true, ratelimits: [{ name: "requests", remaining: 2n }] });
   });
 
   it("of a text with more than 512 characters is NOT_FOUND without a lookup", () => {
