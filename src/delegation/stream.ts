@@ -173,9 +173,7 @@ export function createVerifierStream(
   }
 
   function recordUses({ sha256, code, count, lastUsedMsAgo }: KeyUses): void {
-    const name = VerificationCode[code] as string;
-    verifications[name] = (verifications[name] ?? 0) + count;
-    if (code === VerificationCode.NOT_FOUND) return;
+    if (code === VerificationCode.NOT_FOUND) return; // a report is about a key
     const hash = Buffer.from(sha256).toString("hex");
     const usedAt = Date.now() - Math.min(lastUsedMsAgo, maxUseAgeMs);
     const cached = keyCache.peek(hash)?.key;
@@ -183,7 +181,10 @@ export function createVerifierStream(
     const found = cached?.workspaceId === workspaceId ? Promise.resolve(cached) : lookUp(hash);
     found.then(
       (key) => {
+        // A client must not raise the metric of the installation by hashes that it has invented.
         if (key === undefined) return;
+        const name = VerificationCode[code] as string;
+        verifications[name] = (verifications[name] ?? 0) + count;
         counter.count(key, code, [], count);
         if (code === VerificationCode.VALID) lastUsed.record(key, usedAt);
       },

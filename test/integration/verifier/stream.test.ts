@@ -265,6 +265,26 @@ describe("reported uses", () => {
     await expect.poll(usage, { timeout: 15_000 }).toEqual({ total: 110, valid: 100, insufficientPermissions: 10 });
   });
 
+  it("are counted in the metric only for keys of the workspace", async () => {
+    const { VALID, NOT_FOUND } = VerificationCode;
+    const own = await scene.createKey();
+    const foreign = await createWorkspace(scene.app.httpUrl);
+    const stream = await openGranted();
+    const before = await metric("verifier_verifications_total");
+    const use = (secret: string, code = VALID, count = 4_294_967_295) => {
+      return { sha256: hashOf(secret), code, count, lastUsedMsAgo: 0 };
+    };
+    const madeUp = Array.from({ length: 100 }, (_, index) => `made up ${index}`);
+    const keys = [foreign.key, ...madeUp].map((secret) => use(secret));
+    stream.send({ case: "uses", value: { keys: [...keys, use("unknown", NOT_FOUND), use(own.key, VALID, 7)] } });
+    // A state is looked up after the uses, or together with them.
+    const secrets = [foreign.key, ...madeUp, own.key];
+    for (const [id, secret] of secrets.entries())
+      stream.send({ case: "resolve", value: { id, sha256: hashOf(secret) } });
+    for (const id of secrets.keys()) await stream.next("key", (found) => found.id === id);
+    expect(await metric("verifier_verifications_total")).toBe(before + 7);
+  });
+
   it("of a key of another workspace change nothing, and no time is in the future", async () => {
     const foreign = await createWorkspace(scene.app.httpUrl);
     const [row] = await scene.sql<{ keyId: string }[]>`
