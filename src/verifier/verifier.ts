@@ -2,7 +2,7 @@ import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { VerifyKeyRequestSchema, VerifyKeyResponse } from "../../gen/latchkey/v1/keys_service_pb.js";
-import { coverageOf } from "../call/permissions.js";
+import { covers } from "../call/permissions.js";
 import { toLatchkeyError } from "../client/protobuf-error.js";
 import { createQueryCache, type PermissionQuery as Query } from "../keys/permission-query.js";
 import { isWellFormedSecret } from "../keys/secret.js";
@@ -127,7 +127,7 @@ export async function openVerifier(options: VerifierOptions): Promise<Verifier> 
     const state = session.find(session.hashOf(secret));
     if (state === undefined) return undefined;
     const { result } = state;
-    const isRefused = result.valid && !query(coverageOf(result.permissions));
+    const isRefused = result.valid && !query((permission) => covers(result.permissions, permission));
     if (result.valid && !isRefused && state.verifyRemotely) return "remote";
     const decided = isRefused ? withoutPermission(result) : result;
     counts.local += 1;
