@@ -1,6 +1,7 @@
 import type { OperationKind } from "../../gen/client.js";
 import { checkIdempotencyKey } from "./credential.js";
 import { type FieldError, isLatchkeyError, LatchkeyError, NoResponseError } from "./error.js";
+import { checkUrl } from "./url.js";
 
 /** The options of one call. */
 export interface CallOptions {
@@ -60,9 +61,7 @@ export function createHttp({
   maxRetries = 2,
   fetch,
 }: HttpOptions): CallHttp {
-  if (!/^https?:/.test(url) || !URL.canParse(url)) {
-    throw new TypeError("The url must be an HTTP address, such as https://keys.example.com.");
-  }
+  checkUrl("url", url);
   const base = url.replace(/\/+$/, "");
 
   /** One request and its response. */

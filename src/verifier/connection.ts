@@ -8,7 +8,9 @@ import {
   DelegateRequestSchema,
   VerifierService,
 } from "../../gen/latchkey/v1/verifier_service_pb.js";
+import { checkCredential } from "../client/credential.js";
 import { toLatchkeyError } from "../client/protobuf-error.js";
+import { checkUrl } from "../client/url.js";
 import { systemClock } from "../revocation/clock.js";
 import { createQueue } from "./queue.js";
 import { createSession, type Resolution, type Session } from "./session.js";
@@ -102,6 +104,9 @@ export function openConnection(
   onError: (error: unknown) => void,
 ): Connection {
   const addresses = typeof address === "string" ? [address] : address;
+  // Now, because a later address is used only when the connection to another one has ended.
+  for (const each of addresses) checkUrl("address", each);
+  checkCredential(key);
   /** Aborted by `close`. */
   const closing = new AbortController();
   /** Aborted if the service does not end the stream in time. */

@@ -6,7 +6,7 @@ import { type AddressInfo, createServer as createTcpServer, type Server } from "
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { promisify } from "node:util";
+import { inspect, promisify } from "node:util";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { openVerifier, type Verifier } from "../../../src/verifier/verifier.js";
@@ -191,6 +191,30 @@ describe("openVerifier rejects", () => {
     await expect(open({ ...slow, key: "lk_wrong" })).rejects.toMatchObject({ code: "malformed" });
   });
 
+  it("at once if an address is not one of an HTTP server, also one that would be used later", async () => {
+    const good = `http://${scene.app.grpcAddress}`;
+    for (const bad of [
+      scene.app.grpcAddress,
+      "127.0.0.1:50051",
+      "localhost:50051",
+      "keys.example.com",
+      "ftp://a",
+      "",
+    ]) {
+      for (const address of [bad, [good, bad]]) {
+        await expect(open({ address }), `${address}`).rejects.toThrow("The address must be an HTTP address, such as");
+      }
+    }
+  });
+
+  it("at once if its key cannot be sent, without the key in the error", async () => {
+    const reasons: unknown[] = [];
+    const key = `${scene.caller.key}\nlk_second`;
+    const error = await open({ key, onDisconnect: (reason: unknown) => reasons.push(reason) }).catch((error) => error);
+    expect(error).toMatchObject({ name: "TypeError", message: expect.stringMatching(/^The key must be printable/) });
+    expect(inspect([error, reasons], { depth: 10 })).not.toContain(scene.caller.key);
+  });
+
   it("after its timeout if no service answers, with the reason", async () => {
     const server = createTcpServer();
     const port = await listen(server);
@@ -246,7 +270,9 @@ it("each local verification of many keys is counted once by the service, althoug
   await expect.poll(counted, { timeout: 20_000 }).toEqual(ids.map(() => 3));
 });
 
-it("a secret stays in memory only for seconds after it was verified, and the header around it not at all", async () => {
+it("a secret stays in memory only for seconds after it was verified, and the header around it not at all", {
+  timeout: 120_000,
+}, async () => {
   const folder = mkdtempSync(join(tmpdir(), "latchkey-heap-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const files = ["after-use", "later"].map((name) => join(folder, name));
@@ -274,7 +300,7 @@ it("a secret stays in memory only for seconds after it was verified, and the hea
     FIRST: files[0],
     SECOND: files[1],
   };
-  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", script], { env, timeout: 25_000 });
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", script], { env, timeout: 100_000 });
   expect(JSON.parse(stdout)).toMatchObject({ cachedKeys: 1 });
   const [afterUse, later] = files.map((file) => readFileSync(file, "utf8")) as [string, string];
   expect([afterUse.includes(key), afterUse.includes(`${key}padpad`), later.includes(key)]).toEqual([
