@@ -111,6 +111,12 @@ export function createAuthorize({ verifier, realm = "api", onError }: AdapterOpt
   }
 
   return (authorization, permissions) => {
+    // In JavaScript, a table without an entry may give null. It must not count as "any valid key".
+    if (permissions !== undefined && typeof permissions !== "string") {
+      throw new TypeError(
+        "The permissions of a request must be a query, undefined for any valid key, or false for no key.",
+      );
+    }
     const [header] = authorization;
     // RFC 6750, section 3.1: without a bearer token, the challenge has no error.
     if (header === undefined) return refusal("MISSING", messages.MISSING, "");

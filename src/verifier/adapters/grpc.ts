@@ -39,16 +39,17 @@ export function latchkey({ permissions, ...options }: GrpcAdapterOptions): Serve
       start: (start) =>
         start({
           onReceiveMetadata(metadata, next) {
-            let query: Requirement;
+            let authorized: ReturnType<typeof authorize>;
             try {
-              query = permissions?.(method);
+              const query = permissions?.(method);
+              if (query === false) return next(metadata);
+              authorized = authorize(metadata.get("authorization").map(String), query);
             } catch (error) {
               options.onError?.(error);
               return fail(); // thrown here, the error would end the process
             }
-            if (query === false) return next(metadata);
             settle(
-              authorize(metadata.get("authorization").map(String), query),
+              authorized,
               (outcome) => {
                 if (!outcome.valid) return call.sendStatus(toStatus(outcome));
                 keys.set(metadata, outcome);

@@ -60,23 +60,29 @@ describe("a permission query that is invalid", () => {
     const method = jsonMethod("Read", false);
     const permissions = ({ path }: { path: string }) => {
       if (path === method.path) return invalid;
+      if (path === missing.path) return null as unknown as undefined;
       throw new Error("no such method");
     };
     const options = { verifier, permissions, onError: (error: unknown) => errors.push(error) };
+    const missing = jsonMethod("List", false);
     const other = jsonMethod("Write", false);
     const { client, close } = await serveGrpc(
       forGrpc.latchkey(options),
-      { read: method, write: other },
-      { read: () => {}, write: () => {} },
+      { read: method, list: missing, write: other },
+      { read: () => {}, list: () => {}, write: () => {} },
     );
-    for (const { path, requestSerialize, responseDeserialize } of [method, other]) {
+    for (const { path, requestSerialize, responseDeserialize } of [method, missing, other]) {
       const call = new Promise((resolve, reject) => {
         const done: grpc.requestCallback<unknown> = (error, value) => (error ? reject(error) : resolve(value));
         client.makeUnaryRequest(path, requestSerialize, responseDeserialize, {}, bearerOf(key), done);
       });
       await expect(call).rejects.toMatchObject({ code: grpc.status.INTERNAL });
     }
-    expect(errors).toMatchObject([{ code: "invalid_input" }, { message: "no such method" }]);
+    expect(errors).toMatchObject([
+      { code: "invalid_input" },
+      { message: expect.stringMatching("must be a query, undefined") },
+      { message: "no such method" },
+    ]);
     close();
   });
 });

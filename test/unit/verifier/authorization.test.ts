@@ -43,6 +43,13 @@ describe("the authorization of a request", () => {
     expect(authorizeWith(Promise.resolve(valid))).toBeInstanceOf(Promise);
   });
 
+  it("fails without a query, undefined or false: a missing entry of a table does not count as any valid key", () => {
+    const authorize = createAuthorize({ verifier: { verify: () => valid } });
+    for (const none of [null, true, 0, {}, ["documents.read"]]) {
+      expect(() => authorize(["Bearer lk_any"], none as unknown as string)).toThrow("must be a query, undefined");
+    }
+  });
+
   it("refuses a key with a code that it does not know", () => {
     const later = { valid: false, code: "FROM_A_NEWER_SERVICE" } as unknown as VerifyResult;
     expect(authorizeWith(later)).toMatchObject({ valid: false, status: 401 });
