@@ -5,11 +5,14 @@ import { mintId } from "../ids.js";
 import { clientHost, listenError } from "../net/address.js";
 import type { Log } from "../observe/log.js";
 import type { Metrics } from "../observe/metrics.js";
+import { limitConnections } from "../overload/connections.js";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
+import { watchConnections } from "./connections.js";
 import { jsonHeaders, successBody, successMembers } from "./json/envelope.js";
+import { recordResponse } from "./response-in-flight.js";
 import { urlPathOf } from "./shed.js";
 
-/** Only a few clients scrape and probe at the same time. */
+/** Only a few clients scrape and probe at the same time. Idle connections of others must not keep the probes out. */
 const maxConnections = 32;
 
 /** What the metrics port serves. */
@@ -71,6 +74,7 @@ export async function openMetricsServer(
     maxHeaderSize: limits.maxHeaderBytes,
   };
   const server = createServer(settings, (request, response) => {
+    recordResponse(request, response);
     respond(request, response).catch((error) => {
       log.error({ err: error }, "cannot read the metrics");
       response.writeHead(500, plainText).end("Cannot read the metrics; the cause is in the log.\n");
@@ -78,7 +82,7 @@ export async function openMetricsServer(
   });
   server.timeout = limits.requestTimeoutMs;
   server.maxRequestsPerSocket = 1;
-  server.maxConnections = maxConnections;
+  watchConnections(server, limitConnections(server, maxConnections));
   server.listen(port, host);
   await once(server, "listening").catch(listenError("METRICS_PORT", host, port, "METRICS_HOST"));
   return {

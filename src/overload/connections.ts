@@ -30,8 +30,10 @@ const allBusyDelayMs = 100;
  * Limits the connections of a port. When the port is full, a new connection replaces an idle one: first those that
  * never had a valid credential, and of these the one that is idle longest. So idle connections cannot keep other
  * clients out. If all connections are busy, the new one is closed.
+ *
+ * @param shedding counts the connections that are closed; absent for a port that serves no calls
  */
-export function limitConnections(server: Server, maxConnections: number, shedding: ShedCounter): Connections {
+export function limitConnections(server: Server, maxConnections: number, shedding?: ShedCounter): Connections {
   const open = new Map<string, OpenConnection>();
   /** In reverse order: the first to close is the last element. */
   let victims: { readonly peer: string; readonly connection: OpenConnection; readonly lastUsedAt: number }[] = [];
@@ -67,7 +69,7 @@ export function limitConnections(server: Server, maxConnections: number, sheddin
   server.prependListener("connection", (socket: Socket) => {
     const peer = peerOf(socket);
     if (open.size >= maxConnections) {
-      shedding.count("connections");
+      shedding?.count("connections");
       if (!closeIdle()) {
         socket.destroy();
         return;

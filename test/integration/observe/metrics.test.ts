@@ -282,18 +282,17 @@ describe("the metrics port limits its connections", () => {
     expect((await exchange(get.repeat(20))).match(/^# HELP latchkey_calls_total/gm)).toHaveLength(1);
   });
 
-  it("only a few connections can be open, and a closed one makes room for another", async () => {
+  it("only a few connections can be open, and idle ones do not keep probes out", async () => {
     const limited = await openTestApp({ metricsPort: 0 });
     onTestFinished(() => limited.close());
     const { hostname, port } = new URL(limited.metricsUrl ?? "");
     const sockets = Array.from({ length: 100 }, () => connect(Number(port), hostname).on("error", () => {}));
     onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
     await expect.poll(() => sockets.filter(({ closed }) => closed).length, { timeout: 10_000 }).toBeGreaterThan(50);
-    const open = sockets.filter(({ closed }) => !closed);
-    expect(open.length).toBeGreaterThan(10);
-    await expect(fetch(limited.metricsUrl ?? "")).rejects.toThrow();
-    for (const socket of open) socket.destroy();
-    await expect.poll(async () => (await fetch(limited.metricsUrl ?? "")).status).toBe(200);
+    expect(sockets.filter(({ closed }) => !closed).length).toBeGreaterThan(10);
+    for (let probes = 0; probes < 3; probes++) {
+      expect(await fetch(new URL("/livez", limited.metricsUrl))).toMatchObject({ status: 200 });
+    }
   });
 });
 
