@@ -86,6 +86,10 @@ export function rejectUnsupportedHttp({ headers, rawHeaders, httpVersion }: Inco
   if (encoding !== undefined && encoding.toLowerCase() !== "chunked") {
     throw invalidInput([{ location: "Transfer-Encoding", message: "must be chunked" }]);
   }
+  // A proxy may ignore it, as HTTP/1.0 does not have it, and then take the chunks for other requests.
+  if (encoding !== undefined && httpVersion === "1.0") {
+    throw invalidInput([{ location: "Transfer-Encoding", message: "must not be given with HTTP/1.0" }]);
+  }
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== "100-continue") {
     throw invalidInput([{ location: "Expect", message: "must be 100-continue" }]);
   }

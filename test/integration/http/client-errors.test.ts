@@ -114,6 +114,11 @@ describe("valid HTTP that this port does not support gets an error envelope", ()
     ["HTTP/0.9 in a request line", "request", ["GET /v2/liveness HTTP/0.9", "host: a"]],
     ["Transfer-Encoding: gzip, chunked", "Transfer-Encoding", chunkedAs("gzip, chunked")],
     ["Transfer-Encoding: identity, chunked", "Transfer-Encoding", chunkedAs("identity, chunked")],
+    [
+      "Transfer-Encoding with HTTP/1.0",
+      "Transfer-Encoding",
+      ["POST /v1/keys.listKeys HTTP/1.0", "connection: keep-alive", "transfer-encoding: chunked"],
+    ],
   ])(
     "request smuggling: %s, which a proxy may interpret differently, is refused",
     async (_case, location, requestLines) => {
