@@ -11,7 +11,7 @@ import type { ClientConfig } from "../config.js";
 import { UserError } from "../errors.js";
 import { type CreateFlags, callAction, createCommand, createOptions } from "./command.js";
 import { Conflict } from "./exit-codes.js";
-import { writeTable } from "./output.js";
+import { printable, writeTable } from "./output.js";
 
 /** The maximum number of keys in one call. */
 const maxBatchSize = 100;
@@ -107,7 +107,9 @@ function readKeys(file: string): ImportedKey[] {
     try {
       return fromJson(ImportedKeySchema, withTimestamp(key));
     } catch (cause) {
-      throw new UserError(`${file}: the key at position ${index} is not valid: ${messageOf(cause)}`, { cause });
+      throw new UserError(`${file}: the key at position ${index} is not valid: ${messageOf(cause)}`, {
+        cause,
+      });
     }
   });
 }
@@ -126,6 +128,7 @@ function withTimestamp(key: JsonValue): JsonValue {
   return typeof expires === "number" ? { ...(key as JsonObject), expires: new Date(expires).toISOString() } : key;
 }
 
+/** It may quote the file, which comes from another service. */
 function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
+  return printable(cause instanceof Error ? cause.message : String(cause));
 }
