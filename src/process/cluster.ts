@@ -47,6 +47,12 @@ export type WorkerResponse =
 /** Limits how often a worker that exits immediately is restarted, so that it does not keep the machine busy. */
 const minRestartIntervalMs = 1_000;
 
+/** How long a worker may take to respond. One that hangs must delay neither the others nor a scrape. */
+const responseMs = 2_000;
+
+/** How long a worker may take to close: 10 seconds for calls in flight, 5 to store its counts, and a margin. */
+const closeMs = 20_000;
+
 /**
  * Opens the application in several processes on the same ports, so that it can use several cores. Each worker is a
  * replica: the workers share only the ports. Resolves when all of them serve.
@@ -78,7 +84,7 @@ export async function openCluster({
   async function readiness(): Promise<Readonly<Record<string, string>>> {
     const notReady = new Error("no worker is ready");
     const read = async (worker: (typeof all)[number]) =>
-      (await worker.request("readiness")) ?? Promise.reject(notReady);
+      (await inTime(worker.request("readiness"))) ?? Promise.reject(notReady);
     return Promise.any(all.map(read)).catch(() => Promise.reject(notReady));
   }
 
@@ -125,6 +131,7 @@ function superviseWorker(options: WorkerOptions, log: Log) {
   // workers, and count the values of the others again.
   let previousCounts: MetricsData = [];
   let lastRead: MetricsData = [];
+  let reading: Promise<MetricsData> | undefined;
 
   const opened = new Promise<Addresses>((resolve, reject) => {
     let hasOpened = false;
@@ -173,14 +180,34 @@ function superviseWorker(options: WorkerOptions, log: Log) {
     request: <Call extends keyof WorkerCalls>(call: Call, ...argument: Parameters<WorkerCalls[Call]>) =>
       current.request(call, ...argument),
     async readMetrics(): Promise<MetricsData[]> {
-      // A worker that has exited and is not replaced yet contributes its last known counts.
-      lastRead = await current.request("readMetrics").catch(() => combineCounts([lastRead]));
+      // One at a time, so that requests do not accumulate for a worker that hangs.
+      reading ??= current.request("readMetrics").finally(() => {
+        reading = undefined;
+      });
+      // A worker that hangs, or has exited and is not replaced yet, contributes its last known counts.
+      const read = await inTime(reading).catch(() => undefined);
+      lastRead = read ?? (await combineCounts([lastRead]));
       return [previousCounts, lastRead];
     },
-    stopAccepting: () => stop("stopAccepting"),
-    /** Graceful: the worker finishes its calls in flight. */
-    close: () => stop("close").finally(() => current.end()),
+    stopAccepting: () => inTime(stop("stopAccepting"), options.shutdownDelayMs + responseMs),
+    /** Graceful: the worker finishes its calls in flight. Its process is killed if it takes too long. */
+    async close(): Promise<void> {
+      const killTimer = setTimeout(() => {
+        log.error({ worker: options.number }, "a worker did not exit in time and is killed");
+        current.kill();
+      }, closeMs);
+      try {
+        await stop("close").finally(() => current.end());
+      } finally {
+        clearTimeout(killTimer);
+      }
+    },
   };
+}
+
+/** The response of a worker; undefined if it takes longer. */
+function inTime<T>(response: Promise<T>, ms = responseMs): Promise<T | undefined> {
+  return Promise.race([response, sleep(ms, undefined, { ref: false })]);
 }
 
 /** One worker process, from its fork to its exit. */
@@ -230,6 +257,7 @@ function forkWorker() {
       if (worker.isConnected()) worker.process.disconnect();
       await ended;
     },
+    kill: () => void worker.process.kill("SIGKILL"),
   };
 }
 

@@ -21,6 +21,7 @@ import {
   start,
   usedPort,
   waitForExit,
+  within,
 } from "./service.js";
 
 const operatorKey = "operator-credential-of-the-start-tests";
@@ -161,6 +162,24 @@ describe("with WORKERS=2", () => {
     await new Promise((resolve) => setTimeout(resolve, 1_100));
     service.signalGroup("SIGINT");
     expect(await waitForExit(service, 8_000)).toMatchObject({ code: 130 });
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
+  });
+
+  test("a worker that hangs delays neither the metrics nor the end of the shutdown, and its last known counts stay", async () => {
+    const { service, sandbox } = await startWorkers({ METRICS_PORT: "0" });
+    const descendants = service.descendants();
+    for (const callMethod of openClients(service)) expect(await callMethod("ListWorkspaces")).toBe("ok");
+    const method = "/latchkey.v1.WorkspacesService/ListWorkspaces";
+    const counted = async () => total(await readMetrics(service), "latchkey_calls_total", { method });
+    expect(await counted()).toBe(8);
+
+    const [hung] = workersOf(service);
+    process.kill(hung?.pid ?? 0, "SIGSTOP");
+    expect(await within(counted(), 5_000, "the metrics are served")).toBe(8);
+    service.signal("SIGTERM");
+    expect(await waitForExit(service, 30_000)).toMatchObject({ code: 0 });
+    const killed = linesOf(service).filter(({ msg }) => /did not exit in time/.test(msg));
+    expect(killed, "only the worker that hangs is killed").toHaveLength(1);
     expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
   });
 
