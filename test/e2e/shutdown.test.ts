@@ -115,17 +115,37 @@ describe("graceful shutdown", () => {
     expect(data).toMatchObject(externalIds.map((externalId) => ({ externalId })));
   });
 
-  test("if the process that supervises the backends is killed, the service exits with 1 and a readable error", async () => {
+  test("if the process that supervises the backends is killed, the service stops them and exits with 1 and a readable error", async () => {
     const sandbox = makeSandbox();
     const service = await start(sandbox);
-    const host = service.descendants().find(({ command }) => /\/host\.js /.test(command));
-    expect(host).toBeDefined();
+    const descendants = service.descendants();
 
-    process.kill(host?.pid ?? 0, "SIGKILL");
+    process.kill(hostOf(service).pid, "SIGKILL");
     const { code, stderr } = await waitForExit(service);
     expect(code).toBe(1);
     expect(stderr).toMatch(/^The process that supervises the embedded backends has ended/m);
     expect(stderr).not.toMatch(/^ +at /m);
+    expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
+    await start(sandbox);
+  });
+
+  test("if it is killed together with the service, the next start stops the PostgreSQL that they have left, and works", async () => {
+    const sandbox = makeSandbox();
+    const service = await start(sandbox);
+    const key = readSecret(sandbox.firstKeyFile);
+    const host = hostOf(service);
+    const left = service.descendants().filter(({ pid }) => pid !== host.pid);
+
+    service.signal("SIGSTOP"); // so that it does not notice the end of the other process
+    process.kill(host.pid, "SIGKILL");
+    service.signal("SIGKILL");
+    await waitForExit(service);
+    const next = await start(sandbox);
+    const remaining = new Set(next.descendants().map(({ pid }) => pid));
+    expect(left.filter(({ pid }) => remaining.has(pid))).toEqual([]);
+    expect(await call(next, "/v1/keys.listKeys", key)).toMatchObject({ status: 200 });
+    expect(await stop(next)).toMatchObject({ code: 0 });
+    expect(await remainingProcesses(left, sandbox.folder)).toEqual([]);
   });
 });
 
@@ -230,6 +250,12 @@ describe("calls in flight when SIGTERM arrives", () => {
 function expectPrompt({ code, ms }: { code: number | null; ms: number }): void {
   expect(code).toBe(0);
   expect(ms, "less than the 10 s that calls in flight get").toBeLessThan(9_000);
+}
+
+function hostOf(service: Service): Process {
+  const host = service.descendants().find(({ command }) => /\/host\.js /.test(command));
+  if (host === undefined) throw new Error("no process supervises the backends");
+  return host;
 }
 
 /** Waits until it runs this program, and returns all of its processes then. */

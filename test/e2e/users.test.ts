@@ -1,11 +1,11 @@
 import { spawnSync } from "node:child_process";
-import { chmodSync, chownSync, mkdirSync, readdirSync, statSync } from "node:fs";
+import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { skipTest } from "../support/skip.js";
 import { copyInstallation } from "./copies.js";
 import { ifRunning, remainingProcesses } from "./processes.js";
-import { call, makeSandbox, readSecret, type Sandbox, type Service, start, stop } from "./service.js";
+import { call, makeSandbox, readSecret, type Sandbox, type Service, start, stop, waitForExit } from "./service.js";
 
 /** `nobody`, which has this id on every Linux. */
 const nobody = { uid: 65_534, gid: 65_534 };
@@ -28,6 +28,18 @@ describe("the service runs", () => {
     // The first start and a restart may behave differently.
     const again = await startFrom(checkout, sandbox, { DATA_DIR: join(checkout, ".latchkey") });
     await expectToServeAndStop(again, join(checkout, ".latchkey"), sandbox);
+
+    const abandoned = await startFrom(checkout, sandbox, { DATA_DIR: join(checkout, ".latchkey") });
+    const descendants = abandoned.descendants();
+    const host = descendants.find(({ command }) => /\/host\.js /.test(command));
+    const programs = descendants.flatMap(({ command }) => /^(\/tmp\/\S+)\/bin\/postgres -D/.exec(command)?.[1] ?? []);
+    expect(programs, "PostgreSQL runs from a copy of its programs").toHaveLength(1);
+    process.kill(host?.pid ?? 0, "SIGKILL");
+    expect(await waitForExit(abandoned)).toMatchObject({ code: 1 });
+    expect(
+      programs.filter((folder) => existsSync(folder)),
+      "the copy does not remain if its host process is killed",
+    ).toEqual([]);
   });
 
   test("as a regular user", async (ctx) => {
