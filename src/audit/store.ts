@@ -76,31 +76,22 @@ export function createAuditStore(db: Database) {
   return {
     /** Newest first. `page.after` is the last event of the page before. */
     async listEvents(call: Call, filter: EventFilter, page: PageRequest): Promise<ScannedPage<EventRow>> {
-      const { workspaceId, type, resourceId, since, until } = filter;
-      const hasFilter = type !== undefined || since !== undefined || until !== undefined;
+      const { type, since, until } = filter;
       const columns = sql`event_id, workspace_id, type, actor, resource_id, request_id, at, before, after, position`;
-      const visible = workspaceId === undefined ? sql`true` : sql`workspace_id = ${workspaceId}`;
-      /** The conditions that an index serves. */
-      const indexed = all([
-        visible,
-        // After an event of another workspace there is nothing, as after one that does not exist.
-        page.after !== "" &&
-          sql`position < (select position from audit_events where event_id = ${page.after} and ${visible})`,
-        resourceId !== undefined && sql`resource_id = ${resourceId}`,
-      ]);
-      if (!hasFilter) {
+      const { condition, order } = newestFirst(filter, page.after);
+      if (type === undefined && since === undefined && until === undefined) {
         const rows = await db.run(
           call,
           sql<EventRow[]>`
-            select ${columns} from audit_events where ${indexed}
-            order by position desc limit ${page.limit + 1}`,
+            select ${columns} from audit_events where ${condition}
+            order by ${order} limit ${page.limit + 1}`,
         );
         return { rows, scannedTo: undefined };
       }
       const rows = await db.run(
         call,
         scannedPageOf<EventRow>({
-          rows: sql`select position, type, at from audit_events where ${indexed} order by position desc`,
+          rows: sql`select position, type, at from audit_events where ${condition} order by ${order}`,
           column: sql`position`,
           direction: sql`desc`,
           filter: all([
@@ -116,6 +107,38 @@ export function createAuditStore(db: Database) {
       return readScannedPage(rows);
     },
   };
+}
+
+/**
+ * Selects the events of a workspace, of a resource or of all, newest first, in an order that only one index has. With
+ * `resource_id = …`, the order of all events would serve as well, and if the resource seems to have many of them, the planner
+ * may scan those of all other workspaces first.
+ */
+function newestFirst(
+  { workspaceId, resourceId }: EventFilter,
+  after: string,
+): { readonly condition: Fragment; readonly order: Fragment } {
+  const isVisible = workspaceId === undefined ? sql`true` : sql`workspace_id = ${workspaceId}`;
+  // After an event of another workspace there is nothing, as after one that does not exist.
+  const end =
+    after === ""
+      ? sql`9223372036854775807`
+      : sql`coalesce((select position from audit_events where event_id = ${after} and ${isVisible}), 0)`;
+  const inOrderOf = (column: Fragment, value: string) => ({
+    condition: sql`(${column}, position) < (${value}, ${end}) and ${column} >= ${value}`,
+    order: sql`${column} desc, position desc`,
+  });
+  if (resourceId !== undefined) {
+    const { condition, order } = inOrderOf(sql`resource_id`, resourceId);
+    // A resource belongs to one workspace, and so do all of its events. PostgreSQL evaluates this once: no event of another
+    // workspace is scanned.
+    const isOfWorkspace = sql`${workspaceId ?? null} = (
+      select workspace_id from audit_events where (resource_id, position) > (${resourceId}, 0)
+      order by resource_id, position limit 1)`;
+    return { condition: workspaceId === undefined ? condition : sql`${condition} and ${isOfWorkspace}`, order };
+  }
+  if (workspaceId !== undefined) return inOrderOf(sql`workspace_id`, workspaceId);
+  return { condition: sql`position < ${end}`, order: sql`position desc` };
 }
 
 function all(conditions: readonly (Fragment | false)[]): Fragment {

@@ -63,9 +63,13 @@ beforeAll(async () => {
     select 'key_x' || lpad(n::text, 25, '0'), ${disabled}, sha256(('x' || n)::bytea), 'lk_test', false, '{}', 'id_owner',
       now(), now()
     from generate_series(1, 12000) as n`;
+  await sql`alter table audit_events set (autovacuum_enabled = false)`;
+  // Those of one key of the first workspace, and then those of many keys of the second.
   await sql`
     insert into audit_events (event_id, workspace_id, type, actor, resource_id, request_id, at)
-    select 'evt_' || n, ${older}, 'key.update', 'operator', 'key', 'req', now() from generate_series(1, 12000) as n`;
+    select 'evt_' || n, case when n <= ${rows} then ${older} else ${younger} end, 'key.update', 'operator',
+      case when n <= ${rows} then 'key_hot' else 'key_' || n / 20 end, 'req', now()
+    from generate_series(1, ${2 * rows}) as n order by n`;
   await sql`alter table verification_counts set (autovacuum_enabled = false)`;
   // One key with many tags in many hours, and many keys without.
   const hour = sql`date_trunc('hour', now()) - n * interval '1 hour'`;
@@ -146,6 +150,26 @@ const pages: [name: string, maxRows: number, list: (db: Database) => Promise<Sca
     (db) =>
       createIdentitiesStore(db, quotas).listIdentities(call, younger, undefined, { limit: 100, after: last("id") }),
   ],
+];
+
+/** The workspaces have no ids before the tests begin. */
+const listEvents =
+  (workspaceId: () => string | undefined, resourceId?: string, after = "") =>
+  (db: Database) =>
+    createAuditStore(db).listEvents(call, { ...anyEvent, workspaceId: workspaceId(), resourceId }, { ...first, after });
+const ofAll = () => undefined;
+const ofOlder = () => older;
+const ofYounger = () => younger;
+const eventPages: typeof pages = [
+  ["all events", 110, listEvents(ofAll)],
+  ["the events of a workspace, of which all others are newer", 110, listEvents(ofOlder)],
+  ["those after one of them", 112, listEvents(ofOlder, undefined, "evt_9000")],
+  ["the events of a key with thousands", 112, listEvents(ofOlder, "key_hot")],
+  ["those of the key after one of them", 114, listEvents(ofOlder, "key_hot", "evt_9000")],
+  ["the same for the operator", 112, listEvents(ofAll, "key_hot", "evt_9000")],
+  ["the events of a key with few", 30, listEvents(ofYounger, "key_1500")],
+  ["the events of a key with thousands, for another workspace", 8, listEvents(ofYounger, "key_hot")],
+  ["the events of a key that does not exist", 8, listEvents(ofYounger, "key_nowhere")],
 ];
 
 /** Filters that match none of thousands of rows. The statement scans 5,000 rows, and the planner reads some. */
@@ -282,6 +306,17 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans 
     // Each of 100 tags reads its own row, and each new tag the other tags of the hour; then each row is updated.
     expect(read / runs).toBeLessThanOrEqual(500 + 100 + 100 * 100);
     expect(read / runs).toBeGreaterThan(0);
+  });
+
+  it.each(eventPages)("%s are read with or without planner statistics, and no others", async (_name, maxRows, list) => {
+    for (const analyze of [true, false]) {
+      if (analyze) await schema.sql`analyze audit_events`;
+      else await schema.sql`delete from pg_statistic where starelid = 'audit_events'::regclass`;
+      const read = await countRowsRead(planCacheMode, async (db) => {
+        for (let run = 0; run < runs; run++) await list(db);
+      });
+      expect(read / runs, analyze ? "with statistics" : "without").toBeLessThanOrEqual(maxRows);
+    }
   });
 
   it.each(scans)("a list of %s has a bounded scan, and returns where it ended", async (_name, maxRows, list) => {
