@@ -123,7 +123,7 @@ function newestFirst(
   const end =
     after === ""
       ? sql`9223372036854775807`
-      : sql`coalesce((select position from audit_events where event_id = ${after} and ${isVisible}), 0)`;
+      : sql`coalesce((select case when ${isVisible} then position end from audit_events where event_id = ${after}), 0)`;
   const inOrderOf = (column: Fragment, value: string) => ({
     condition: sql`(${column}, position) < (${value}, ${end}) and ${column} >= ${value}`,
     order: sql`${column} desc, position desc`,
