@@ -129,8 +129,7 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
         call,
         sql<InSnapshot<Override | { overrideId: null }>[]>`
           select override_id, identifier, "limit", duration::float8 as duration, pg_current_snapshot()::text as snapshot
-          from (select) as one
-            left join rate_limit_overrides on workspace_id = ${workspaceId} and namespace = ${namespace}
+          from (select) as one left join (${ofNamespace(workspaceId, namespace)}) as overrides on true
           order by override_id`,
       );
       const [first] = rows;
@@ -152,5 +151,15 @@ function reachedMaximum({ workspaceId, namespace, identifier }: OverrideReferenc
     select case when exists (select from before) then null
       when count(*) >= ${maxOverrides} then 'overrides'
       when ${isPattern}::boolean and count(*) filter (where strpos(identifier, '*') > 0) >= ${maxPatterns} then 'patterns' end
-    from rate_limit_overrides where workspace_id = ${workspaceId} and namespace = ${namespace})`;
+    from (${ofNamespace(workspaceId, namespace)}) as overrides)`;
+}
+
+/**
+ * The overrides of a namespace. The planner multiplies how common the workspace and the namespace are, and would read the
+ * whole table if both are common. With a limit whose value it does not know, it prefers the order of the index.
+ */
+function ofNamespace(workspaceId: string, namespace: string): Fragment {
+  return sql`
+    select * from rate_limit_overrides where workspace_id = ${workspaceId} and namespace = ${namespace}
+    order by override_id limit (select null::integer)`;
 }

@@ -4,6 +4,7 @@ import { createApisStore } from "../../../src/apis/store.js";
 import { createAuditStore } from "../../../src/audit/store.js";
 import { createIdentitiesStore } from "../../../src/identities/store.js";
 import { createKeysStore } from "../../../src/keys/store.js";
+import { createOverridesStore, type OverridesStore } from "../../../src/limiter/overrides-store.js";
 import { createPermissionsStore } from "../../../src/permissions/store.js";
 import { createChangeStore } from "../../../src/revocation/change-store.js";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
@@ -70,6 +71,11 @@ beforeAll(async () => {
     select 'evt_' || n, case when n <= ${rows} then ${older} else ${younger} end, 'key.update', 'operator',
       case when n <= ${rows} then 'key_hot' else 'key_' || n / 20 end, 'req', now()
     from generate_series(1, ${2 * rows}) as n order by n`;
+  await sql`alter table rate_limit_overrides set (autovacuum_enabled = false)`;
+  // Half of them are of one workspace, and half are of one namespace, but few are of both.
+  for (let tenant = 0; tenant < 15; tenant++) await insertOverrides(await schema.insertWorkspace(), "requests", 1000);
+  for (let number = 0; number < 150; number++) await insertOverrides(younger, `namespace ${number}`, 100);
+  await insertOverrides(younger, "requests", 10);
   await sql`alter table verification_counts set (autovacuum_enabled = false)`;
   // One key with many tags in many hours, and many keys without.
   const hour = sql`date_trunc('hour', now()) - n * interval '1 hour'`;
@@ -84,6 +90,13 @@ beforeAll(async () => {
 });
 afterAll(() => schema.close());
 
+async function insertOverrides(workspaceId: string, namespace: string, count: number): Promise<void> {
+  await schema.sql`
+    insert into rate_limit_overrides (override_id, workspace_id, namespace, identifier, "limit", duration, created_at)
+    select 'ovr_' || gen_random_uuid(), ${workspaceId}, ${namespace}, 'user_' || n, 10, 1000, now()
+    from generate_series(1, ${count}::integer) as n`;
+}
+
 /** How many rows `work` reads, by index or sequentially, on one connection with this `plan_cache_mode`. */
 async function countRowsRead(planCacheMode: string, work: (db: Database) => Promise<unknown>): Promise<number> {
   const parameters = { plan_cache_mode: planCacheMode };
@@ -93,7 +106,8 @@ async function countRowsRead(planCacheMode: string, work: (db: Database) => Prom
     const [row] = await db.runInBackground(
       sql<{ read: number }[]>`
         select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
-        where relname in ('keys', 'identities', 'apis', 'roles', 'audit_events', 'verification_counts')`,
+        where relname in ('keys', 'identities', 'apis', 'roles', 'audit_events', 'verification_counts',
+          'rate_limit_overrides')`,
     );
     return row?.read ?? Number.NaN;
   };
@@ -107,6 +121,7 @@ async function countRowsRead(planCacheMode: string, work: (db: Database) => Prom
 }
 
 const last = (prefix: string) => `${prefix}_${`${rows - 50}`.padStart(26, "0")}`;
+const operator = { actor: "operator", requestId: "req_of_the_plans", key: undefined };
 const call = { requestId: "req_of_the_plans", deadline: Number.POSITIVE_INFINITY };
 const all = { apiId: undefined, externalId: undefined, enabled: undefined };
 const anyEvent = { workspaceId: undefined, type: undefined, resourceId: undefined, since: undefined, until: undefined };
@@ -212,6 +227,18 @@ const usages: [name: string, maxRows: number, read: (db: Database) => Promise<re
   ["with a tag", 402, (db) => createUsageStore(db).readUsage(call, older, "key_busy", busyPeriod(400), "tag 7")],
 ];
 
+const requests = { namespace: "requests", identifier: "user_1" };
+const overrides: [name: string, maxRows: number, work: (store: OverridesStore) => Promise<unknown>][] = [
+  ["a read of all overrides", 12, (store) => store.readOverrides(younger, "requests")],
+  ["a list of overrides", 12, (store) => store.listOverrides(call, younger, "requests", first)],
+  ["a read of one override", 2, (store) => store.findOverride(call, { workspaceId: younger, ...requests })],
+  [
+    "a change of an override",
+    16,
+    (store) => store.setOverride(call, { workspaceId: younger, ...requests }, { limit: 1, duration: 1_000 }, operator),
+  ],
+];
+
 describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans with %s", (planCacheMode) => {
   const runs = 8; // PostgreSQL may cache a generic plan from the sixth execution on
 
@@ -246,11 +273,10 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans 
     await schema.sql`analyze keys, permissions, roles`;
     const workspaceId = { younger, older }[workspace];
     const found: string[] = [];
-    const actor = { actor: "operator", requestId: "req_of_the_plans", key: undefined };
     const read = await countRowsRead(planCacheMode, async (db) => {
       const store = createPermissionsStore(db, quotas);
       for (let run = 0; run < runs; run++) {
-        found.push(await store.deletePermission(call, workspaceId, slug, actor));
+        found.push(await store.deletePermission(call, workspaceId, slug, operator));
         await schema.sql`
           insert into permissions (permission_id, workspace_id, slug, name, created_at)
           values (${`perm_${workspaceId}${slug}`}, ${workspaceId}, ${slug}, ${slug}, now()) on conflict do nothing`;
@@ -263,11 +289,10 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans 
 
   it("the deletion of an API reads none of its keys without scopes", async () => {
     await schema.sql`analyze keys, apis`;
-    const actor = { actor: "operator", requestId: "req_of_the_plans", key: undefined };
     const found: string[] = [];
     const read = await countRowsRead(planCacheMode, async (db) => {
       for (let run = 0; run < runs; run++) {
-        found.push(await createApisStore(db, quotas).deleteApi(call, older, "api_of_many", actor));
+        found.push(await createApisStore(db, quotas).deleteApi(call, older, "api_of_many", operator));
         await db.runInBackground(sql`update apis set deleted_at = null where api_id = 'api_of_many'`);
       }
     });
@@ -288,6 +313,18 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans 
       });
       expect(found).toBeGreaterThan(0);
       expect(read / runs).toBeLessThanOrEqual(maxRows);
+    }
+  });
+
+  it.each(overrides)("%s reads only the overrides of its namespace", async (_name, maxRows, work) => {
+    for (const analyze of [true, false]) {
+      if (analyze) await schema.sql`analyze rate_limit_overrides`;
+      else await schema.sql`delete from pg_statistic where starelid = 'rate_limit_overrides'::regclass`;
+      const read = await countRowsRead(planCacheMode, async (db) => {
+        for (let run = 0; run < runs; run++) await work(createOverridesStore(db, quotas));
+      });
+      expect(read / runs).toBeGreaterThan(0);
+      expect(read / runs, analyze ? "with statistics" : "without").toBeLessThanOrEqual(maxRows);
     }
   });
 
