@@ -26,6 +26,8 @@ export interface Connection {
   /** The bytes received when the last ping was acknowledged, and when the unacknowledged ping was sent, if any. */
   bytesAtPing: number;
   pingedAt: number | undefined;
+  /** Whether a check has found that its session is closed and has no streams. */
+  isEnding: boolean;
 }
 
 /** Receives the messages of a stream in place of grpc-js. */

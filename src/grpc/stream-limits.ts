@@ -93,17 +93,24 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
     responded = [...openStreams.values()].filter(({ stream, isDiscarding }) => isDiscarding || stream.writableFinished);
   }
 
+  /**
+   * Ends a session whose GOAWAY is sent and whose streams have ended, and closes its socket at the next check. Node does
+   * both when the client closes the connection. But some clients do not, and Node does not always notice: it stops reading
+   * while a write is in progress.
+   */
+  function endClosed(connection: Connection): void {
+    if (connection.isEnding) connection.usage.close();
+    connection.isEnding = true;
+    connection.session.destroy();
+  }
+
   function endIdle(connection: Connection, now: number): void {
     const { session, usage, streams, pingedAt } = connection;
     if (pingedAt !== undefined && now - pingedAt > pingTimeoutMs) usage.close();
     if (streams > 0 || pingedAt !== undefined) return;
     if (now - usage.lastUsedAt > limits.grpcIdleMs) usage.close();
-    if (
-      session.destroyed ||
-      now - usage.lastUsedAt < timeoutCheckIntervalMs ||
-      session.socket.bytesRead === connection.bytesAtPing
-    )
-      return;
+    if (session.destroyed || now - usage.lastUsedAt < timeoutCheckIntervalMs) return;
+    if (session.socket.bytesRead === connection.bytesAtPing) return;
     connection.pingedAt = now;
     session.ping(() => {
       connection.pingedAt = undefined;
@@ -115,7 +122,11 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
     const now = performance.now();
     endLate(now);
     endResponded();
-    for (const connection of openConnections) if (!connection.session.destroyed) endIdle(connection, now);
+    for (const connection of openConnections) {
+      const { session, streams } = connection;
+      if (!session.closed && !session.destroyed) endIdle(connection, now);
+      else if (streams === 0) endClosed(connection);
+    }
   }, timeoutCheckIntervalMs).unref();
 
   return {
@@ -139,6 +150,7 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
         lastResetAt: now,
         bytesAtPing: 0,
         pingedAt: undefined,
+        isEnding: false,
       };
       // Public streams do not make a connection busy. Otherwise a client without credentials could keep it for ever.
       usage.isBusy = () => connection.authenticatedStreams > 0;

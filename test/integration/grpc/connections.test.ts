@@ -1,14 +1,16 @@
 import { once } from "node:events";
 import { connect as connectHttp2, constants } from "node:http2";
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import type { Client } from "@grpc/grpc-js";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
+import { createLog } from "../../../src/observe/log.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { openTestSocket } from "../../support/clients/test-connections.js";
 import { openFileApp } from "../../support/file-service.js";
+import { openTestApp } from "../../support/harness.js";
 
 const app = await openFileApp({ grpcKeepaliveMs: 300, grpcMaxConnectionAgeMs: 1_500 });
 
@@ -59,6 +61,20 @@ describe("the gRPC port", () => {
     const health = createClient(Health, createGrpcTransport({ baseUrl: `http://${app.grpcAddress}` }));
     expect((await health.check({})).status).toBe(Serving.SERVING);
   });
+});
+
+it("graceful shutdown of the gRPC port does not wait for idle clients that ignore their GOAWAY", async () => {
+  const lines: string[] = [];
+  const log = createLog("warn", { destination: { write: (line) => lines.push(line) } });
+  const stopping = await openTestApp({ log });
+  const [host = "", port] = stopping.grpcAddress.split(":");
+  // It never closes a connection, not even when the service does.
+  const client = connect({ host, port: Number(port), allowHalfOpen: true }).on("error", () => {});
+  onTestFinished(() => void client.destroy());
+  client.write(preface);
+  await once(client, "data");
+  await stopping.close();
+  expect(lines.filter((line) => line.includes("graceful shutdown"))).toEqual([]);
 });
 
 /** Calls Health.Check. */
