@@ -1,5 +1,5 @@
-import { realpathSync, type Stats, statSync } from "node:fs";
-import { dirname } from "node:path";
+import { lstatSync, readlinkSync, realpathSync, type Stats, statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { UserError } from "../errors.js";
 
 // A user who can write to the data folder can become the operator, and a user who can read a credential file is the
@@ -14,11 +14,11 @@ export function assertPrivateFolder(folder: string): void {
       `Other users can write to ${folder} (DATA_DIR). Make sure that none of its files belong to them, and run: chmod go-w ${quoted(folder)}`,
     );
   }
-  for (let inner = realpathSync(folder); inner !== dirname(inner); inner = dirname(inner)) {
-    const outer = dirname(inner);
+  const user = process.geteuid?.();
+  const isOfOther = (uid: number) => user !== undefined && uid !== user && uid !== 0;
+  for (const [inner, outer] of entriesOf(resolve(folder))) {
     const { mode, uid } = statSync(outer);
-    const user = process.geteuid?.();
-    if (user !== undefined && uid !== user && uid !== 0) {
+    if (isOfOther(uid)) {
       throw new UserError(
         `${outer} belongs to user ${uid}, who can replace ${inner} (DATA_DIR) by another folder. Set DATA_DIR to a folder inside one of your own.`,
       );
@@ -29,7 +29,22 @@ export function assertPrivateFolder(folder: string): void {
         `Every user can write to ${outer}, and so replace ${inner} (DATA_DIR) by another folder. Run: chmod o-w ${quoted(outer)}`,
       );
     }
+    const entry = lstatSync(inner);
+    if (entry.isSymbolicLink() && isOfOther(entry.uid)) {
+      throw new UserError(
+        `The symbolic link ${inner} (DATA_DIR) belongs to user ${entry.uid}, who can let it lead to another folder. Set DATA_DIR to a path without this link.`,
+      );
+    }
   }
+}
+
+/** All folders and symbolic links that lead to a path, each with the folder that contains it. */
+function* entriesOf(path: string): Generator<readonly [inner: string, outer: string]> {
+  const outer = dirname(path);
+  if (outer === path) return;
+  yield* entriesOf(outer);
+  yield [path, outer];
+  if (lstatSync(path).isSymbolicLink()) yield* entriesOf(resolve(realpathSync(outer), readlinkSync(path)));
 }
 
 /** Refuses a secret file that other users can read, or that belongs to another user. */

@@ -10,6 +10,7 @@ import {
   readFileSync,
   readlinkSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { connect } from "node:net";
@@ -183,6 +184,35 @@ describe("refused with an error that says how to fix it:", () => {
     mkdirSync(theirs);
     chownSync(theirs, nobody.uid, nobody.gid);
     expectUserError(await fail(sandbox, { DATA_DIR: join(theirs, "data") }), "DATA_DIR", `user ${nobody.uid}`);
+  });
+
+  test.for([
+    ["a symbolic link in the folder of another user", (theirs: string) => chownSync(theirs, nobody.uid, nobody.gid)],
+    [
+      "a symbolic link of another user in a folder with the sticky bit",
+      (theirs: string) => {
+        chmodSync(theirs, 0o1777);
+        lchownSync(join(theirs, "link"), nobody.uid, nobody.gid);
+      },
+    ],
+  ] as const)("a data folder that another user can replace, because DATA_DIR is %s", async ([, give], ctx) => {
+    if (!isRoot) skipTest(ctx, "only root can change the owner of a link");
+    const sandbox = withFolder(() => {});
+    const theirs = join(sandbox.folder, "theirs");
+    mkdirSync(theirs);
+    symlinkSync(sandbox.dataDir, join(theirs, "link"));
+    symlinkSync(join(theirs, "link"), join(sandbox.folder, "own-link"));
+    give(theirs);
+    for (const path of [join(theirs, "link"), join(sandbox.folder, "own-link")]) {
+      expectUserError(await fail(sandbox, { DATA_DIR: path }), "DATA_DIR", `user ${nobody.uid}`);
+    }
+  });
+
+  test("a data folder behind a symbolic link of its own user is accepted", async () => {
+    const sandbox = withFolder(() => {});
+    const link = join(sandbox.folder, "own-link");
+    symlinkSync(sandbox.dataDir, link);
+    await start(sandbox, { set: { DATA_DIR: link } });
   });
 
   const planted = "x".repeat(40);
