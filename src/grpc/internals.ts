@@ -9,6 +9,10 @@ interface ServerInternals {
   readonly http2Servers: ReadonlyMap<Http2Server, unknown>;
 }
 
+interface ReadableInternals {
+  readonly _readableState: { readonly ended: boolean };
+}
+
 /** Lets grpc-js serve a stream. */
 export type ServeStream = (
   stream: ServerHttp2Stream,
@@ -43,6 +47,11 @@ export function takeStreams(server: Server): { readonly http2Server: Http2Server
  */
 export function startReading(stream: ServerHttp2Stream): void {
   stream._read(0);
+}
+
+/** Whether Node has read the end of the request. The public `readableEnded` is set later, when that was emitted. */
+export function hasReadEnd(stream: ServerHttp2Stream): boolean {
+  return (stream as ServerHttp2Stream & ReadableInternals)._readableState.ended;
 }
 
 /** Why grpc-js refuses a call by itself. */

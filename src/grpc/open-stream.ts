@@ -2,7 +2,7 @@ import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node
 import { type ApiError, serviceOverloaded } from "../errors.js";
 import type { OpenConnection } from "../overload/connections.js";
 import type { MemoryAccount, Reservation } from "../overload/memory-budget.js";
-import { startReading } from "./internals.js";
+import { hasReadEnd, startReading } from "./internals.js";
 import { type MessageLimits, type MessageOwner, MessageReader } from "./message-reader.js";
 
 /** The memory of an open stream: its own, that of grpc-js, and a short message in each direction. Measured. */
@@ -63,6 +63,8 @@ export class OpenStream implements MessageOwner {
   private isAdmitted = false;
   private requestEnded = false;
   private error: ApiError | undefined;
+  /** The beginning of the request until the caller is admitted, if Node has read it before it emitted the stream. */
+  private early: Buffer[] | undefined;
   private reader: MessageReader | undefined;
   private receiver: MessageReceiver | undefined;
   private wantsMore = true;
@@ -153,6 +155,22 @@ export class OpenStream implements MessageOwner {
   readMessages(limits: MessageLimits, receiver?: MessageReceiver): void {
     this.reader = new MessageReader(limits, this);
     this.receiver = receiver;
+    if (receiver !== undefined) this.takeOver();
+  }
+
+  /**
+   * Takes over what Node has read before it emitted the stream: the end of a request without a message, and with TLS sometimes
+   * a whole request. Node stops reading at a message while a write is in progress. Afterwards it reads on, and emits the
+   * streams that begin there when it has read everything.
+   */
+  private takeOver(): void {
+    const { stream } = this;
+    if (stream.readableLength > 0) {
+      this.early = [];
+      const first: Buffer = stream.read(); // more may arrive meanwhile
+      this.early.unshift(first);
+    }
+    if (hasReadEnd(stream)) this.requestEnded = true;
   }
 
   deliver(message: Buffer): void {
@@ -165,6 +183,10 @@ export class OpenStream implements MessageOwner {
   /** Handles a chunk of the request. Returns whether Node may read more. */
   receive(chunk: Buffer): boolean {
     if (this.reader === undefined) return true;
+    if (this.early !== undefined) {
+      this.early.push(chunk);
+      return false;
+    }
     this.wantsMore = true;
     const error = this.reader.read(chunk);
     if (error === "memory exhausted") this.end(serviceOverloaded());
@@ -210,9 +232,18 @@ export class OpenStream implements MessageOwner {
       this.end(this.error);
       return false;
     }
-    if (this.receiver !== undefined) this.stream.resume();
+    if (this.receiver !== undefined) {
+      this.receiveEarly();
+      this.stream.resume();
+    }
     if (this.requestEnded) this.forwardEnd();
-    return true;
+    return !this.isDiscarding;
+  }
+
+  private receiveEarly(): void {
+    const { early } = this;
+    this.early = undefined;
+    for (const chunk of early ?? []) this.receive(chunk);
   }
 
   /**
@@ -222,6 +253,7 @@ export class OpenStream implements MessageOwner {
   discard(): void {
     if (this.isDiscarding) return;
     this.isDiscarding = true;
+    this.early = undefined;
     this.reader = undefined;
     // The reader's buffer is gone with the reader. Delivered messages stay in memory until the stream is closed.
     if (!this.hasDelivered) this.release();

@@ -1,15 +1,17 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
+import { status } from "@grpc/grpc-js";
 import { afterAll, describe, expect, it } from "vitest";
 import { createLog } from "../../src/observe/log.js";
 import { encode } from "../robustness/fuzz/kind.js";
 import { operationNamed } from "../robustness/fuzz/operations.js";
 import { type Outcome, readOutcome } from "../robustness/fuzz/outcome.js";
-import { grpcFrame } from "../support/clients/grpc-streams.js";
+import { callHeaders, grpcFrame, grpcStatusWithin } from "../support/clients/grpc-streams.js";
 import { callWithHeaders } from "../support/clients/http2-frames.js";
 import { openRawClient } from "../support/clients/raw-client.js";
 import { type Headers, type RawRequest, toRawRequest } from "../support/clients/raw-request.js";
 import type { RawResponse } from "../support/clients/sockets.js";
+import { openTestSession } from "../support/clients/test-connections.js";
 import { openFileService } from "../support/file-service.js";
 
 /** The parsed lines of the log. */
@@ -186,6 +188,18 @@ describe("gRPC protocol compliance:", () => {
       const { response } = await send(requestOver("grpc", fault));
       expect(response.headers).toMatchObject({ "grpc-status": found, "grpc-accept-encoding": "identity" });
     }
+  });
+
+  it("a request that ends with its headers is refused at once, not after a timeout", async () => {
+    const session = openTestSession(app.grpcAddress);
+    for (const path of ["/latchkey.v1.KeysService/VerifyKey", health]) {
+      const stream = session.request(callHeaders(path, home.key), { endStream: true });
+      expect(await grpcStatusWithin(stream, 20_000), path).toBe(status.INVALID_ARGUMENT);
+    }
+    const delegate = session.request(callHeaders("/latchkey.v1.VerifierService/Delegate", home.key), {
+      endStream: true,
+    });
+    expect(await grpcStatusWithin(delegate, 20_000), "a stream without messages").toBe(status.OK);
   });
 
   it("a health check of an unknown service is NOT_FOUND", async () => {
