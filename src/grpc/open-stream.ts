@@ -148,7 +148,7 @@ export class OpenStream implements MessageOwner {
   }
 
   /**
-   * Starts to read messages, within limits. Everything that arrives before this is dropped.
+   * Starts to read messages, within limits. What has reached the service before this is dropped.
    *
    * @param receiver gets the messages; without one, grpc-js reads them from the stream
    */

@@ -69,7 +69,6 @@ export function startLoad(target: Target, key: string): Load {
       if (sentLate) tally.answeredLate += 1;
       if (externalId !== undefined) acknowledged.add(externalId);
     } else if (outcome.kind === "unsent" || outcome.kind === "unprocessed") tally[outcome.kind] += 1;
-    else if (isShed(outcome)) tally.unprocessed += 1;
     else tally.lost.push(JSON.stringify(outcome));
     return outcome;
   }
@@ -100,11 +99,6 @@ export function startLoad(target: Target, key: string): Load {
       for (const client of opened) client.close();
     },
   };
-}
-
-/** The machine is too busy for this load. Nothing was processed. */
-function isShed(outcome: Outcome): boolean {
-  return outcome.kind === "refused" && /^The service is overloaded and did not process this/.test(outcome.detail);
 }
 
 /** Waits until each kind of client has received this many more responses. */
