@@ -78,8 +78,9 @@ export function option<Value>(
   return {
     fallback,
     addTo(program, name) {
-      const parse = (text: string) => read(text) ?? program.error(`error: --${name} must be ${must}, not ${text}`);
-      const commanderOption = new Option(`--${name} <${placeholder}>`, about).argParser(parse);
+      const long = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+      const parse = (text: string) => read(text) ?? program.error(`error: ${long} must be ${must}, not ${text}`);
+      const commanderOption = new Option(`${long} <${placeholder}>`, about).argParser(parse);
       program.addOption(commanderOption.default(fallback, shown));
     },
   };

@@ -494,7 +494,11 @@ export const settings = {
     delay,
     "At shutdown, how long the ports stay open after the service is not ready.",
   ),
-  WORKERS: withDefault("1", workerCount, "The number of processes that serve the ports, 1 to 64: one for each core."),
+  WORKERS: withDefault(
+    "1",
+    workerCount,
+    "The number of processes that serve the ports, 1 to 64. Set it to the number of cores.",
+  ),
 
   DATABASE_URL: optionalSecret("embedded", databaseUrl, "The PostgreSQL to use. If set, no embedded backend starts."),
   REDIS_URL: optionalSecret(
