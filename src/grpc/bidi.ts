@@ -75,8 +75,7 @@ export function createBidiHandler(
       incoming.clear();
       open.resume();
       served?.closed();
-      // From now on it has a time limit: its client may not read what was sent, and so never its end.
-      open.isBidirectional = false;
+      open.markEnded();
       open.discard();
       if (stream.headersSent && !stream.closed) stream.end();
       else respondTrailers(stream, trailers());

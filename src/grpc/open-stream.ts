@@ -55,6 +55,8 @@ export class OpenStream implements MessageOwner {
   isLongLived = false;
   /** Whether its request has no end and no time limit. */
   isBidirectional = false;
+  /** When its time limit began to count. */
+  timedSince = this.startedAt;
   isPublic = false;
   isAuthenticated = false;
   /** Whether everything that still arrives is dropped. */
@@ -63,8 +65,10 @@ export class OpenStream implements MessageOwner {
   private isAdmitted = false;
   private requestEnded = false;
   private error: ApiError | undefined;
-  /** The beginning of the request until the caller is admitted, if Node has read it before it emitted the stream. */
-  private early: Buffer[] | undefined;
+  /** Whether Node has read the beginning of the request before it emitted the stream. */
+  private wasReadEarly = false;
+  /** What Node reads while that beginning is taken from its buffer. */
+  private readMeanwhile: Buffer[] | undefined;
   private reader: MessageReader | undefined;
   private receiver: MessageReceiver | undefined;
   private wantsMore = true;
@@ -79,13 +83,13 @@ export class OpenStream implements MessageOwner {
   ) {}
 
   /**
-   * Reserves the memory of the stream. Returns false if the memory budget is exhausted.
+   * Reserves the memory of the stream, unless it is reserved. Returns false if the memory budget is exhausted.
    *
    * @param tenant the tenant to charge, if it is known
    * @param extraBytes the memory in addition to that of every stream
    */
   reserve(tenant: string | undefined, extraBytes = 0): boolean {
-    this.reservation = this.connection.account.reserve(streamBytes + extraBytes, tenant);
+    this.reservation ??= this.connection.account.reserve(streamBytes + extraBytes, tenant);
     return this.reservation !== undefined;
   }
 
@@ -119,6 +123,7 @@ export class OpenStream implements MessageOwner {
 
   release(): void {
     this.reservation?.release();
+    this.reservation = undefined;
   }
 
   /** The credential of its call is valid. */
@@ -138,6 +143,12 @@ export class OpenStream implements MessageOwner {
     this.connection.usage.authenticated = true;
   }
 
+  /** Its response has an end now, which its client has the usual time to read. */
+  markEnded(): void {
+    this.isBidirectional = false;
+    this.timedSince = performance.now();
+  }
+
   /** Its call needs no credential. Returns false if its connection has the maximum number of such streams. */
   markPublic(maxPublicStreams: number): boolean {
     const { connection } = this;
@@ -155,22 +166,25 @@ export class OpenStream implements MessageOwner {
   readMessages(limits: MessageLimits, receiver?: MessageReceiver): void {
     this.reader = new MessageReader(limits, this);
     this.receiver = receiver;
-    if (receiver !== undefined) this.takeOver();
+    const { stream } = this;
+    if (receiver === undefined && hasReadEnd(stream)) return; // grpc-js finds the whole request in the buffer of Node
+    if (stream.readableLength > 0) this.readEarly();
+    if (hasReadEnd(stream)) this.requestEnded = true;
   }
 
   /**
-   * Takes over what Node has read before it emitted the stream: the end of a request without a message, and with TLS sometimes
-   * a whole request. Node stops reading at a message while a write is in progress. Afterwards it reads on, and emits the
-   * streams that begin there when it has read everything.
+   * Reads what Node has read before it emitted the stream: with TLS, this may be a whole request. Node stops reading at a
+   * message while a write is in progress. Afterwards it reads on, and emits the streams that begin there when it has read
+   * everything.
    */
-  private takeOver(): void {
-    const { stream } = this;
-    if (stream.readableLength > 0) {
-      this.early = [];
-      const first: Buffer = stream.read(); // more may arrive meanwhile
-      this.early.unshift(first);
-    }
-    if (hasReadEnd(stream)) this.requestEnded = true;
+  private readEarly(): void {
+    this.wasReadEarly = true;
+    this.readMeanwhile = [];
+    const first: Buffer = this.stream.read();
+    const chunks = [first, ...this.readMeanwhile];
+    this.readMeanwhile = undefined;
+    if (!this.reserve(undefined)) this.end(serviceOverloaded());
+    for (const chunk of chunks) this.receive(chunk);
   }
 
   deliver(message: Buffer): void {
@@ -183,15 +197,23 @@ export class OpenStream implements MessageOwner {
   /** Handles a chunk of the request. Returns whether Node may read more. */
   receive(chunk: Buffer): boolean {
     if (this.reader === undefined) return true;
-    if (this.early !== undefined) {
-      this.early.push(chunk);
-      return false;
+    if (this.readMeanwhile !== undefined) {
+      this.readMeanwhile.push(chunk);
+      return true;
     }
     this.wantsMore = true;
     const error = this.reader.read(chunk);
     if (error === "memory exhausted") this.end(serviceOverloaded());
     else if (error !== undefined) this.endOnceAdmitted(error);
-    return this.wantsMore;
+    return this.wantsMore && !this.isWaitingForAdmission();
+  }
+
+  /**
+   * Whether Node must stop reading until the caller is admitted, so that its client sends no more than the flow control window
+   * of the stream. Without early data, Node reads on only when the stream is resumed.
+   */
+  private isWaitingForAdmission(): boolean {
+    return this.wasReadEarly && !this.isAdmitted && this.receiver !== undefined;
   }
 
   /** Accepts no more than the flow control window of the stream, until `resume` is called. */
@@ -233,17 +255,12 @@ export class OpenStream implements MessageOwner {
       return false;
     }
     if (this.receiver !== undefined) {
-      this.receiveEarly();
       this.stream.resume();
+      // Node takes an early read for one that is still in progress, and begins no other.
+      if (this.wasReadEarly && this.wantsMore) this.resume();
     }
     if (this.requestEnded) this.forwardEnd();
     return !this.isDiscarding;
-  }
-
-  private receiveEarly(): void {
-    const { early } = this;
-    this.early = undefined;
-    for (const chunk of early ?? []) this.receive(chunk);
   }
 
   /**
@@ -253,7 +270,6 @@ export class OpenStream implements MessageOwner {
   discard(): void {
     if (this.isDiscarding) return;
     this.isDiscarding = true;
-    this.early = undefined;
     this.reader = undefined;
     // The reader's buffer is gone with the reader. Delivered messages stay in memory until the stream is closed.
     if (!this.hasDelivered) this.release();

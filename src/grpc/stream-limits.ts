@@ -82,6 +82,7 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
   function endLate(now: number): void {
     for (const open of openStreams.values()) {
       if (open.startedAt > now - limits.requestTimeoutMs) break; // ordered by start time
+      if (open.timedSince > now - limits.requestTimeoutMs) continue;
       if (open.isBidirectional || (open.isLongLived && open.stream.readableEnded)) continue;
       open.end(deadlineExceeded());
     }

@@ -1,7 +1,11 @@
 import { once } from "node:events";
 import { connect, createServer, type ServerHttp2Stream } from "node:http2";
 import { duplexPair } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
+import type { ApiError } from "../../../src/errors.js";
+import type { MessageLimits } from "../../../src/grpc/message-reader.js";
+import type { OpenStream } from "../../../src/grpc/open-stream.js";
 import { limitStreams } from "../../../src/grpc/stream-limits.js";
 import { createLog } from "../../../src/observe/log.js";
 import { defaultLimits } from "../../../src/overload/limits.js";
@@ -20,28 +24,111 @@ it.each([
   ["no message", undefined, true],
 ])("%s that Node reads before it emits the stream is received when the caller is admitted", async (...request) => {
   const [, sentEarly, ends] = request;
-  const { server, client, limitedStreams } = openConnection();
-  const opened = once(server, "stream");
+  const { client, opened } = openConnection();
   const sent = client.request({ ":method": "POST", ":path": "/" });
   if (ends) sent.end(sentEarly);
   else sent.write(sentEarly);
-  const [stream] = (await opened) as [ServerHttp2Stream];
-  expect(stream.readableLength, "read before").toBe(sentEarly?.length ?? 0);
+  const open = await opened();
+  expect(open.stream.readableLength, "read before").toBe(sentEarly?.length ?? 0);
 
-  const open = limitedStreams.of(stream) ?? expect.fail("the stream is closed");
-  const received: string[] = [];
-  const ended = new Promise<boolean>((end) => {
-    open.readMessages(limits, { message: (framed) => received.push(`${framed.subarray(5)}`), end });
-  });
+  const { received, ended, hasEnded } = readMessages(open);
   const rest = Buffer.concat([first, second]).subarray(sentEarly?.length ?? 0);
   if (!ends) sent.end(rest);
-  await new Promise((next) => setTimeout(next, 20)); // the rest arrives before the caller is admitted
-  expect(received).toEqual([]);
+  await sleep(20); // the rest arrives before the caller is admitted
+  expect(hasEnded()).toBe(false);
   open.assign("tenant");
   open.admit();
   expect(await ended).toBe(true);
   expect(received).toEqual(ends ? (sentEarly ? ["first"] : []) : ["first", "second"]);
 });
+
+it("a message larger than the window of the stream arrives, also if its beginning was read early", async () => {
+  const { client, opened } = openConnection();
+  const sent = client.request({ ":method": "POST", ":path": "/" });
+  const message = grpcFrame(Buffer.alloc(200_000, "x"));
+  sent.write(message.subarray(0, 100));
+  const open = await opened();
+  expect(open.stream.readableLength, "read before").toBe(100);
+
+  const { received, ended } = readMessages(open, { ...limits, maxMessageBytes: 200_000, maxChunks: 100 });
+  open.reserve(undefined);
+  sent.end(message.subarray(100));
+  await sleep(20); // the window is full before the caller is admitted
+  open.assign("tenant");
+  open.admit();
+  expect(await ended).toBe(true);
+  expect(received.map(({ length }) => length)).toEqual([200_000]);
+});
+
+it("a client that is not admitted sends no more than the window of the stream, also if Node has read its beginning", async () => {
+  const { client, opened, memory } = openConnection();
+  const sent = client.request({ ":method": "POST", ":path": "/" });
+  const message = grpcFrame(Buffer.alloc(1_000_000, "x"));
+  sent.write(message.subarray(0, 100));
+  const open = await opened();
+  expect(open.stream.readableLength, "read before").toBe(100);
+
+  readMessages(open, { ...limits, maxMessageBytes: 1_000_000, maxChunks: 1_000 });
+  sent.end(message.subarray(100));
+  await sleep(50);
+  // Node sends one more window update, for what arrives until it stops reading.
+  expect(memory.reserved).toBeGreaterThan(64 * 1_024);
+  expect(memory.reserved).toBeLessThan(3 * 64 * 1_024);
+});
+
+it("the chunks that arrive before the caller is admitted are limited, also if Node has read the first ones early", async () => {
+  const { client, opened } = openConnection();
+  const sent = client.request({ ":method": "POST", ":path": "/" });
+  const refused = new Promise<ApiError>((refuse) => {
+    sent.write(first.subarray(0, 1));
+    void opened().then(async (open) => {
+      expect(open.stream.readableLength, "read before").toBe(1);
+      open.refuse = refuse;
+      readMessages(open);
+      for (const byte of grpcFrame(Buffer.alloc(20)).subarray(1))
+        await new Promise((next) => sent.write(Buffer.of(byte), next));
+      await sleep(20);
+      open.assign("tenant");
+      open.admit();
+    });
+  });
+  expect((await refused).message).toContain("arrives in more than 10 chunks");
+});
+
+it("grpc-js gets only complete messages, also if Node has read the beginning of one early", async () => {
+  const { client, opened } = openConnection();
+  const sent = client.request({ ":method": "POST", ":path": "/" });
+  sent.write(first.subarray(0, 7));
+  const open = await opened();
+  const { stream } = open;
+  expect(stream.readableLength, "read before").toBe(7);
+
+  open.reserve(undefined);
+  open.readMessages(limits);
+  expect(open.admit()).toBe(true);
+  expect(stream.readableLength).toBe(0);
+  const chunks: Buffer[] = [];
+  stream.on("data", (chunk) => chunks.push(chunk as Buffer));
+  sent.end(first.subarray(7));
+  await once(stream, "end");
+  expect(chunks).toEqual([first]);
+});
+
+/** Reads the messages of a stream, as the handler of a call does. */
+function readMessages(open: OpenStream, messageLimits: MessageLimits = limits) {
+  const received: string[] = [];
+  let hasEnded = false;
+  const ended = new Promise<boolean>((resolve) => {
+    open.readMessages(messageLimits, {
+      message: (framed) => received.push(`${framed.subarray(5)}`),
+      end(isComplete) {
+        hasEnded = true;
+        resolve(isComplete);
+      },
+    });
+  });
+  return { received, ended, hasEnded: () => hasEnded };
+}
 
 /** An HTTP/2 connection whose streams are limited. */
 function openConnection() {
@@ -57,5 +144,14 @@ function openConnection() {
     client.destroy();
     limitedStreams.end();
   });
-  return { server, client, limitedStreams };
+  const stream = once(server, "stream");
+  return {
+    client,
+    memory,
+    /** The first stream of the client, once the service sees it. */
+    async opened(): Promise<OpenStream> {
+      const [opened] = (await stream) as [ServerHttp2Stream];
+      return limitedStreams.of(opened) ?? expect.fail("the stream is closed");
+    },
+  };
 }
