@@ -1,5 +1,5 @@
 // Sets limits that grpc-js has no option for, on its internal HTTP/2 server.
-import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Server } from "@grpc/grpc-js";
 import { type ApiError, grpcStatusOf, serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
@@ -71,12 +71,30 @@ export function limitServer(
     });
   };
   http2Server.on("session", streams.begin);
+  http2Server.on("session", acknowledgePingsOnceClosed);
   http2Server.on("stream", dispatchOrShed);
   return {
     closeNewSessions: () => void http2Server.on("session", (session) => session.close()),
     end: streams.end,
   };
 }
+
+/**
+ * grpc-js destroys a session, with its calls, when it cannot send a keepalive ping. Node sends none once the session is
+ * closed, although its calls are still served.
+ */
+function acknowledgePingsOnceClosed(session: ServerHttp2Session): void {
+  const ping = session.ping.bind(session) as (callback: PingCallback) => boolean;
+  session.ping = (callback: unknown) => {
+    if (!session.closed) return ping(callback as PingCallback);
+    process.nextTick(callback as PingCallback, null, 0, emptyPayload);
+    return true;
+  };
+}
+
+type PingCallback = (error: Error | null, durationMs: number, payload: Buffer) => void;
+
+const emptyPayload = Buffer.alloc(8);
 
 /** Prepares an error response that bypasses grpc-js. Everything except the request id is encoded only once. */
 function prepareErrorResponse(error: ApiError): (stream: ServerHttp2Stream) => void {

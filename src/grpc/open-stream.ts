@@ -26,8 +26,8 @@ export interface Connection {
   /** The bytes received when the last ping was acknowledged, and when the unacknowledged ping was sent, if any. */
   bytesAtPing: number;
   pingedAt: number | undefined;
-  /** Whether a check has found that its session is closed and has no streams. */
-  isEnding: boolean;
+  /** When a check first found its session closed, because a GOAWAY was sent or received. */
+  closedSince: number | undefined;
 }
 
 /** Receives the messages of a stream in place of grpc-js. */

@@ -22,6 +22,12 @@ export interface StreamLimits {
  */
 const pingTimeoutMs = 3_000;
 
+/**
+ * How long a client may read its last responses after the service has ended the connection. A socket that is closed earlier
+ * drops what the client has not received yet.
+ */
+const closeTimeoutMs = 5_000;
+
 const watchPath = `/${Health.typeName}/${Health.method.watch.name}`;
 
 /** A Watch stream has no time limit once its request has arrived. Other streams have one until they are bidirectional. */
@@ -95,14 +101,15 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
   }
 
   /**
-   * Ends a session whose GOAWAY is sent and whose streams have ended, and closes its socket at the next check. Node does
-   * both when the client closes the connection. But some clients do not, and Node does not always notice: it stops reading
-   * while a write is in progress.
+   * Ends a session whose GOAWAY was sent or received. Node ends it with its last stream, but does not always notice the end of
+   * the socket: it stops reading while a write is in progress. And some clients do not close the connection.
    */
-  function endClosed(connection: Connection): void {
-    if (connection.isEnding) connection.usage.close();
-    connection.isEnding = true;
-    connection.session.destroy();
+  function endClosed(connection: Connection, now: number): void {
+    const { session, usage, streams } = connection;
+    connection.closedSince ??= now;
+    if (streams === 0) session.destroy();
+    const unusedMs = now - Math.max(connection.closedSince, usage.lastUsedAt);
+    if (unusedMs > (streams === 0 ? closeTimeoutMs : limits.requestTimeoutMs)) usage.close();
   }
 
   function endIdle(connection: Connection, now: number): void {
@@ -124,9 +131,9 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
     endLate(now);
     endResponded();
     for (const connection of openConnections) {
-      const { session, streams } = connection;
-      if (!session.closed && !session.destroyed) endIdle(connection, now);
-      else if (streams === 0) endClosed(connection);
+      const { session } = connection;
+      if (session.closed || session.destroyed) endClosed(connection, now);
+      else endIdle(connection, now);
     }
   }, timeoutCheckIntervalMs).unref();
 
@@ -151,7 +158,7 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
         lastResetAt: now,
         bytesAtPing: 0,
         pingedAt: undefined,
-        isEnding: false,
+        closedSince: undefined,
       };
       // Public streams do not make a connection busy. Otherwise a client without credentials could keep it for ever.
       usage.isBusy = () => connection.authenticatedStreams > 0;

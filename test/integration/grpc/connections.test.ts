@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect as connectHttp2, constants } from "node:http2";
 import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import type { Client } from "@grpc/grpc-js";
@@ -8,6 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../../gen/grpc/health/v1/health_pb.js";
 import { createLog } from "../../../src/observe/log.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
+import { grpcFrame } from "../../support/clients/grpc-streams.js";
 import { openTestSocket } from "../../support/clients/test-connections.js";
 import { openFileApp } from "../../support/file-service.js";
 import { openTestApp } from "../../support/harness.js";
@@ -46,6 +48,22 @@ describe("the gRPC port", () => {
     expect(pings).toBeGreaterThan(1);
   });
 
+  it("serves the calls of a connection that has got its GOAWAY, although no keepalive ping can be sent any more", async () => {
+    const session = connectHttp2(`http://${app.grpcAddress}`);
+    onTestFinished(() => session.destroy());
+    const watch = session.request({
+      ":method": "POST",
+      ":path": "/grpc.health.v1.Health/Watch",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    watch.on("error", () => {}).resume();
+    watch.end(grpcFrame(Buffer.alloc(0)));
+    await once(session, "goaway");
+    await sleep(1_000); // three times the interval of pings
+    expect(watch.closed).toBe(false);
+  });
+
   it("serves every call of a grpc-js client while its connections reach their maximum age", async () => {
     const client = openGrpcJs(app.grpcAddress);
     onTestFinished(() => client.close());
@@ -73,7 +91,17 @@ it("graceful shutdown of the gRPC port does not wait for idle clients that ignor
   onTestFinished(() => void client.destroy());
   client.write(preface);
   await once(client, "data");
-  await stopping.close();
+  const errors: Error[] = [];
+  client.on("error", (error) => errors.push(error)).resume();
+  const closed = stopping.close();
+  await once(client, "end");
+  // It may still read its last responses meanwhile, and so send window updates.
+  for (let writes = 0; writes < 15; writes++) {
+    client.write(ping);
+    await sleep(200);
+  }
+  expect(errors).toEqual([]);
+  await closed;
   expect(lines.filter((line) => line.includes("graceful shutdown"))).toEqual([]);
 });
 

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { connect, createServer, type ServerHttp2Stream } from "node:http2";
+import { connect, constants, createServer, type ServerHttp2Stream } from "node:http2";
 import { duplexPair } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it, onTestFinished } from "vitest";
@@ -8,7 +8,7 @@ import type { MessageLimits } from "../../../src/grpc/message-reader.js";
 import type { OpenStream } from "../../../src/grpc/open-stream.js";
 import { limitStreams } from "../../../src/grpc/stream-limits.js";
 import { createLog } from "../../../src/observe/log.js";
-import { defaultLimits } from "../../../src/overload/limits.js";
+import { defaultLimits, type Limits } from "../../../src/overload/limits.js";
 import { createMemoryBudget } from "../../../src/overload/memory-budget.js";
 import { createShedCounter } from "../../../src/overload/shed-counter.js";
 import { grpcFrame } from "../../support/clients/grpc-streams.js";
@@ -114,6 +114,22 @@ it("grpc-js gets only complete messages, also if Node has read the beginning of 
   expect(chunks).toEqual([first]);
 });
 
+it("the client of a bidirectional stream has the request timeout to read its end, however old the stream is", async () => {
+  const { client, opened } = openConnection({ requestTimeoutMs: 1_500 });
+  client.request({ ":method": "POST", ":path": "/" });
+  const open = await opened();
+  open.assign("tenant");
+  open.markBidirectional();
+  readMessages(open);
+  open.admit();
+  open.stream.respond();
+  await sleep(1_600);
+  open.markEnded();
+  open.discard();
+  await sleep(1_200); // timeouts are checked every second
+  expect(open.stream.rstCode).toBe(constants.NGHTTP2_NO_ERROR);
+});
+
 /** Reads the messages of a stream, as the handler of a call does. */
 function readMessages(open: OpenStream, messageLimits: MessageLimits = limits) {
   const received: string[] = [];
@@ -131,12 +147,12 @@ function readMessages(open: OpenStream, messageLimits: MessageLimits = limits) {
 }
 
 /** An HTTP/2 connection whose streams are limited. */
-function openConnection() {
+function openConnection(overrides: Partial<Limits> = {}) {
   const [clientSide, serverSide] = duplexPair();
   const server = createServer();
   const memory = createMemoryBudget(defaultLimits, createShedCounter(createLog("silent")));
   const connection = { lastUsedAt: 0, authenticated: false, isBusy: () => true, close: () => {} };
-  const limitedStreams = limitStreams(defaultLimits, memory, { of: () => connection });
+  const limitedStreams = limitStreams({ ...defaultLimits, ...overrides }, memory, { of: () => connection });
   server.on("session", limitedStreams.begin);
   server.emit("connection", serverSide);
   const client = connect("http://localhost", { createConnection: () => clientSide });
