@@ -123,7 +123,6 @@ export class OpenStream implements MessageOwner {
 
   release(): void {
     this.reservation?.release();
-    this.reservation = undefined;
   }
 
   /** The credential of its call is valid. */
@@ -281,7 +280,9 @@ export class OpenStream implements MessageOwner {
   /** A refused stream takes memory until its client ends it. If no memory can be reserved, the stream is reset. */
   private reserveUntilClosed(): void {
     const { stream } = this;
-    if (this.hasDelivered || this.requestEnded || this.reserve(refusedStreams)) return;
+    if (this.hasDelivered || this.requestEnded) return;
+    this.reservation = this.connection.account.reserve(streamBytes, refusedStreams);
+    if (this.reservation !== undefined) return;
     setImmediate(() => {
       if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
     });
