@@ -51,8 +51,8 @@ export interface IdleSample extends ProcessSample {
   readonly waiting: number;
 }
 
-/** The sessions of PostgreSQL: those of the pool, and the one of the change poller. */
-const maxSessions = 11;
+/** The sessions of PostgreSQL: those of the pool, those that spend credits, and the one of the change poller. */
+const maxSessions = 10 + 3 + 1;
 
 /** In addition to the sessions, one connection to Redis, and two of the client that reads the metrics. */
 const maxSockets = maxSessions + 3;
