@@ -38,13 +38,14 @@ export function handleClientError(
     if (!socket.writable || receivedNothing || codesWithoutResponse.has(code)) socket.destroy();
     else writeError(socket, (apiErrors[code] ?? notHttp)(limits), docsBase, logCall);
   };
-  // Earlier requests get their responses first. Otherwise the client would take this error for one of those.
-  const refuseAfterPending = () => {
-    const response = responseInFlight(socket);
-    if (response?.req.complete && !socket.destroyed) response.once("close", refuseAfterPending);
-    else refuse();
-  };
-  refuseAfterPending();
+  afterPendingResponse(socket, refuse);
+}
+
+/** Earlier requests get their responses first. Otherwise the client would take this error for one of those. */
+function afterPendingResponse(socket: Duplex, refuse: () => void): void {
+  const response = responseInFlight(socket);
+  if (response?.req.complete && !socket.destroyed) response.once("close", () => afterPendingResponse(socket, refuse));
+  else refuse();
 }
 
 const refusedSockets = new WeakSet<Duplex>();
@@ -67,32 +68,39 @@ export function handleUnsupportedHttp(server: Server, docsBase: DocsBase, logCal
   server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node no longer handles its errors: a disconnect would crash the process
     const error = methodNotAllowed("CONNECT", "This service", ["GET", "HEAD", "POST"]);
-    writeError(socket, error, docsBase(), logCall);
+    afterPendingResponse(socket, () => writeError(socket, error, docsBase(), logCall));
   });
 }
 
-/** Refuses HTTP features that this port does not support, above all those that a proxy may interpret differently. */
-export function rejectUnsupportedHttp({ headers, rawHeaders, httpVersion }: IncomingMessage, limits: Limits): void {
-  if (rawHeaders.length > 2 * limits.maxHeaders) throw headerCountExceeded(limits.maxHeaders);
+/**
+ * Finds HTTP features that this port does not support, above all those that a proxy may interpret differently. The connection
+ * must be closed after the response: a proxy may also disagree about where the request ends.
+ */
+export function findUnsupportedHttp(
+  { headers, rawHeaders, httpVersion }: IncomingMessage,
+  limits: Limits,
+): ApiError | undefined {
+  if (rawHeaders.length > 2 * limits.maxHeaders) return headerCountExceeded(limits.maxHeaders);
   if (httpVersion !== "1.1" && httpVersion !== "1.0") {
-    throw invalidInput([{ location: "request", message: "must be HTTP/1.1 or HTTP/1.0" }]);
+    return invalidInput([{ location: "request", message: "must be HTTP/1.1 or HTTP/1.0" }]);
   }
   const hosts = countHostHeaders(rawHeaders);
   if (hosts === 0 && httpVersion === "1.1") {
-    throw invalidInput([{ location: "Host", message: "is required by HTTP/1.1" }]);
+    return invalidInput([{ location: "Host", message: "is required by HTTP/1.1" }]);
   }
-  if (hosts > 1) throw invalidInput([{ location: "Host", message: "must be given only once" }]);
+  if (hosts > 1) return invalidInput([{ location: "Host", message: "must be given only once" }]);
   const encoding = headers["transfer-encoding"];
   if (encoding !== undefined && encoding.toLowerCase() !== "chunked") {
-    throw invalidInput([{ location: "Transfer-Encoding", message: "must be chunked" }]);
+    return invalidInput([{ location: "Transfer-Encoding", message: "must be chunked" }]);
   }
   // A proxy may ignore it, as HTTP/1.0 does not have it, and then take the chunks for other requests.
   if (encoding !== undefined && httpVersion === "1.0") {
-    throw invalidInput([{ location: "Transfer-Encoding", message: "must not be given with HTTP/1.0" }]);
+    return invalidInput([{ location: "Transfer-Encoding", message: "must not be given with HTTP/1.0" }]);
   }
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== "100-continue") {
-    throw invalidInput([{ location: "Expect", message: "must be 100-continue" }]);
+    return invalidInput([{ location: "Expect", message: "must be 100-continue" }]);
   }
+  return undefined;
 }
 
 function countHostHeaders(rawHeaders: readonly string[]): number {

@@ -35,10 +35,17 @@ const closeIdleIntervalMs = 20;
 export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs, log }: DrainOptions): void {
   const { server } = fastify;
   const sockets = trackSockets(server);
+  const closeIdleConnections = server.closeIdleConnections.bind(server);
   let listened = false;
   server.once("listening", () => {
     listened = true;
   });
+
+  // Fastify and Node call it, too. To Node, a connection is idle whose response has ended but is not sent yet. It cannot be left
+  // out, so all idle connections wait for it, at most for `drainMs`.
+  server.closeIdleConnections = () => {
+    if (![...sockets].some(({ writableLength }) => writableLength > 0)) closeIdleConnections();
+  };
 
   /** In a busy process, requests may have arrived unread. They are read before a connection counts as idle. */
   async function closeIdle(): Promise<void> {

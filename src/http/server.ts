@@ -3,7 +3,7 @@ import accepts from "@fastify/accepts";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { ErrorCode } from "../../gen/latchkey/v1/errors_pb.js";
 import { chain } from "../call/maybe-promise.js";
-import { catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
+import { type ApiError, catalogue, methodNotAllowed, routeNotFound } from "../errors.js";
 import type { Certificates } from "../net/certificates.js";
 import type { AccessLog } from "../observe/access-log.js";
 import { limitConnections } from "../overload/connections.js";
@@ -11,7 +11,7 @@ import type { Limits } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import type { Procedure } from "../rpc/pipeline.js";
 import { admitCall, beginCall, logHttpCall, performCall, reserveResponse, tenantOf, toHttpError } from "./call.js";
-import { handleClientError, handleUnsupportedHttp, rejectUnsupportedHttp } from "./client-errors.js";
+import { findUnsupportedHttp, handleClientError, handleUnsupportedHttp } from "./client-errors.js";
 import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
 import { createCors } from "./cors.js";
@@ -75,7 +75,7 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
     },
     frameworkErrors: (error, request, reply) => {
       request.call = beginCall(request.raw, reply.raw);
-      sendError(error, request, reply);
+      sendError(refuseUnsupported(request, reply) ?? error, request, reply);
     },
     clientErrorHandler: (error, socket) => handleClientError(error, socket, limits, docsBase(), logCall),
   });
@@ -84,6 +84,13 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
   await server.register(accepts);
 
   const writeDirectly = createDirectWriter(limits);
+
+  /** The error of a request that uses unsupported features of HTTP. Its connection is closed after the response. */
+  function refuseUnsupported(request: FastifyRequest, reply: FastifyReply): ApiError | undefined {
+    const error = findUnsupportedHttp(request.raw, limits);
+    if (error !== undefined) reply.header("connection", "close");
+    return error;
+  }
 
   /** Sends every successful response of HTTP/JSON. */
   function sendSuccess(request: FastifyRequest, reply: FastifyReply, members: string): void {
@@ -153,23 +160,18 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
   server.decorateRequest("call");
   server.addHook("onRequest", (request, reply, done) => {
     request.call = beginCall(request.raw, reply.raw);
-    try {
-      rejectUnsupportedHttp(request.raw, limits);
-    } catch (error) {
-      reply.header("connection", "close"); // a proxy may also disagree about where this request ends
-      throw error;
-    }
+    const unsupported = refuseUnsupported(request, reply);
+    if (unsupported !== undefined) throw unsupported;
     const preflightHeaders = cors?.preflightHeaders(request.raw);
     if (preflightHeaders !== undefined) return send(request, reply.code(204).headers(preflightHeaders), undefined);
     // Fastify decodes a path before it finds the route, so an encoded path could bypass path rules of a proxy.
-    if (!methodsByPath.has(urlPathOf(request.url))) throw routeNotFound();
+    const path = urlPathOf(request.url);
+    const methods = methodsByPath.get(path);
+    if (methods === undefined) throw routeNotFound();
+    if (!methods.has(request.method)) throw methodNotAllowed(request.method, path, [...methods].sort());
     done();
   });
   server.setErrorHandler(sendError);
-  server.setNotFoundHandler(({ method, url }) => {
-    const path = urlPathOf(url);
-    throw methodNotAllowed(method, path, [...(methodsByPath.get(path) ?? [])].sort());
-  });
   handleUnsupportedHttp(server.server, docsBase, logCall);
 
   for (const route of routesOf(procedures)) addRoute(route);

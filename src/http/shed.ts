@@ -2,9 +2,11 @@ import { type IncomingMessage, type RequestListener, type ServerResponse, STATUS
 import { serviceOverloaded } from "../errors.js";
 import { mintId } from "../ids.js";
 import type { LoadShedder } from "../overload/event-loop.js";
+import type { Limits } from "../overload/limits.js";
 import type { ShedCounter } from "../overload/shed-counter.js";
 import { alwaysServed, prepareResponse } from "../overload/shed-response.js";
 import { noStoreHeaders } from "./call.js";
+import { findUnsupportedHttp } from "./client-errors.js";
 import { type ErrorResponse, toErrorResponse } from "./connect/error-response.js";
 import { encodeHead, isNextOnConnection } from "./direct-response.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
@@ -15,6 +17,7 @@ export interface ShedOptions {
   readonly guard: LoadShedder;
   readonly shedding: ShedCounter;
   readonly docsBase: DocsBase;
+  readonly limits: Limits;
 }
 
 /**
@@ -26,7 +29,7 @@ export interface ShedOptions {
  */
 export function shedRequests(
   serve: RequestListener,
-  { guard, shedding, docsBase }: ShedOptions,
+  { guard, shedding, docsBase, limits }: ShedOptions,
   listening: () => boolean,
 ): RequestListener {
   const error = serviceOverloaded();
@@ -42,7 +45,7 @@ export function shedRequests(
     shedding.count("event_loop");
     const requestId = mintId("req");
     const isRpc = request.url?.startsWith("/latchkey.") === true;
-    const keepAlive = listening();
+    const keepAlive = listening() && findUnsupportedHttp(request, limits) === undefined;
     const base = docsBase(request);
     // An encoded response would not have the headers that CORS has set.
     const hasCors = response.hasHeader("access-control-allow-origin");

@@ -119,6 +119,12 @@ describe("valid HTTP that this port does not support gets an error envelope", ()
       "Transfer-Encoding",
       ["POST /v1/keys.listKeys HTTP/1.0", "connection: keep-alive", "transfer-encoding: chunked"],
     ],
+    ["two Host headers and a path that cannot be decoded", "Host", ["GET /%zz HTTP/1.1", "host: a", "Host: b"]],
+    [
+      "Transfer-Encoding with HTTP/1.0 and a path that cannot be decoded",
+      "Transfer-Encoding",
+      ["POST /%zz HTTP/1.0", "connection: keep-alive", "transfer-encoding: chunked"],
+    ],
   ])(
     "request smuggling: %s, which a proxy may interpret differently, is refused",
     async (_case, location, requestLines) => {
@@ -143,6 +149,13 @@ describe("valid HTTP that this port does not support gets an error envelope", ()
     const response = await sendBytes(origin, lines("CONNECT example.com:443 HTTP/1.1", "host: example.com:443"));
     expectError(response, 405, "application/method_not_allowed");
     expect(response.headers.allow).toBe("GET, HEAD, POST");
+  });
+
+  it("a CONNECT request behind another is refused after the other has its response", async () => {
+    const connectRequest = lines("CONNECT example.com:443 HTTP/1.1", "host: example.com:443");
+    const response = await sendBytes(origin, lines("GET /v2/liveness HTTP/1.1", "host: a") + connectRequest);
+    expect(response.status).toBe(200);
+    expect(response.text).toMatch(/"status":"alive".*HTTP\/1\.1 405/s);
   });
 
   it("a client that disconnects after CONNECT does not crash the process", async () => {

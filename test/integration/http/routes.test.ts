@@ -1,3 +1,4 @@
+import { METHODS } from "node:http";
 import { afterAll, describe, expect, it } from "vitest";
 import {
   expectError,
@@ -76,6 +77,16 @@ describe("an unsupported method returns 405, and Allow lists the supported metho
     expect(response.headers.allow).toBe(allow);
     if (method === "HEAD") expect(response).toMatchObject({ status: 405, text: "" });
     else expectError(response, 405, "application/method_not_allowed");
+  });
+
+  it.each(
+    METHODS.filter((method) => !["CONNECT", "GET", "HEAD", "POST"].includes(method)).flatMap((method) => [
+      [method, "/livez"],
+      [method, "/v1/keys.listKeys"],
+    ]),
+  )("%s %s without a content type", async (method, path) => {
+    const response = await sendBytes(origin, `${method} ${path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n`);
+    expectError(response, 405, "application/method_not_allowed");
   });
 
   it("before authentication, and without reading the body", async () => {

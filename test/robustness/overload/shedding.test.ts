@@ -15,7 +15,7 @@ import { createLog } from "../../../src/observe/log.js";
 import { callUnary, openGrpcJs } from "../../support/clients/grpc-js.js";
 import { callHeaders, grpcStatusOf } from "../../support/clients/grpc-streams.js";
 import { headersOf } from "../../support/clients/headers.js";
-import { expectError, expectSuccess, send } from "../../support/clients/http-requests.js";
+import { expectError, expectSuccess, send, sendBytes } from "../../support/clients/http-requests.js";
 import { openFileService } from "../../support/file-service.js";
 import { openTestApp } from "../../support/harness.js";
 import { readSamples, total } from "../../support/metric-samples.js";
@@ -49,6 +49,12 @@ describe("load shedding: a call that arrives while the process is overloaded", (
     await first.arrayBuffer();
     busy = false;
     expectSuccess(await send(app.httpUrl, "/v1/keys.listKeys", { key }));
+  });
+
+  it("has its connection closed if a proxy may interpret it differently", async () => {
+    const response = await sendBytes(app.httpUrl, "GET /v1/keys.listKeys HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n");
+    expectError(response, 503, "application/service_unavailable");
+    expect(response.headers.connection).toBe("close");
   });
 
   it("gets a response without a body to HEAD, and the next response on the connection is intact", async () => {

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { type AddressInfo, connect, createServer as createTcpServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fastify } from "fastify";
 import { expect, it, onTestFinished } from "vitest";
 import { drainOnClose } from "../../../src/http/drain.js";
@@ -48,6 +49,27 @@ it("graceful shutdown closes a connection whose request never ends, and logs its
       clients: [address],
     }),
   ]);
+});
+
+it("graceful shutdown does not cut off a response that the client is still reading", async () => {
+  const server = fastify({ serverFactory: (handler) => createServer(handler) });
+  const body = Buffer.alloc(64 * 2 ** 20); // more than the buffers of both sockets
+  server.get("/", (_request, reply) => reply.send(body));
+  drainOnClose(server, { lingerMs: 0, drainMs: hour, log: createLog("silent") });
+  await server.listen({ host: "127.0.0.1", port: 0 });
+  const client = connect((server.server.address() as AddressInfo).port, "127.0.0.1").on("error", () => {});
+  client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  const [first] = await once(client, "data");
+  client.pause();
+  const closed = server.close();
+  await sleep(200);
+  let received = first.length;
+  client.on("data", (chunk) => {
+    received += chunk.length;
+  });
+  client.resume();
+  await closed;
+  expect(received).toBeGreaterThan(body.length);
 });
 
 /** The number of active timers in this process. */
