@@ -8,6 +8,7 @@ import type { Metrics } from "../observe/metrics.js";
 import { limitConnections } from "../overload/connections.js";
 import { type Limits, timeoutCheckIntervalMs } from "../overload/limits.js";
 import { watchConnections } from "./connections.js";
+import { closeAndStopParsing } from "./internals.js";
 import { jsonHeaders, successBody, successMembers } from "./json/envelope.js";
 import { recordResponse } from "./response-in-flight.js";
 import { urlPathOf } from "./shed.js";
@@ -74,7 +75,13 @@ export async function openMetricsServer(
     maxHeaderSize: limits.maxHeaderBytes,
   };
   const server = createServer(settings, (request, response) => {
+    const { socket } = request;
+    // Node itself limits the requests of a connection only for HTTP/1.1.
+    if (response.socket === null) return closeAndStopParsing(socket);
     recordResponse(request, response);
+    // `server.timeout` is not enough: each byte that the client reads extends it.
+    const timer = setTimeout(() => socket.destroy(), limits.requestTimeoutMs).unref();
+    response.once("close", () => clearTimeout(timer));
     respond(request, response).catch((error) => {
       log.error({ err: error }, "cannot read the metrics");
       response.writeHead(500, plainText).end("Cannot read the metrics; the cause is in the log.\n");

@@ -277,6 +277,43 @@ describe("the metrics port limits its connections", () => {
     expect((await exchange(bytes)).split("\r\n")[0]).toMatch(status);
   });
 
+  it("no more than one of several pipelined requests is served over HTTP/1.0, too", async () => {
+    let reads = 0;
+    const metrics = async () => {
+      reads += 1;
+      return new Registry();
+    };
+    const sources = { metrics, readiness: async () => ({}) };
+    const server = await openMetricsServer(sources, "127.0.0.1", 0, createLog("silent"), defaultLimits);
+    onTestFinished(() => server.close());
+    const { hostname, port } = new URL(server.url);
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    socket.end("GET /metrics HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".repeat(1_000));
+    await once(socket.resume(), "close");
+    expect(reads).toBe(1);
+  });
+
+  it("a client has a limited time to read the response, even if it reads some of it now and then", async () => {
+    const text = "x".repeat(64 * 2 ** 20); // more than the buffers of both sockets
+    const metrics = async () => Object.assign(new Registry(), { metrics: async () => text });
+    const sources = { metrics, readiness: async () => ({}) };
+    const limits = { ...defaultLimits, headersTimeoutMs: 1_500, requestTimeoutMs: 1_500 };
+    const server = await openMetricsServer(sources, "127.0.0.1", 0, createLog("silent"), limits);
+    onTestFinished(() => server.close());
+    const { hostname, port } = new URL(server.url);
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    onTestFinished(() => void socket.destroy());
+    socket.write(get);
+    let received = 0;
+    socket.on("data", (chunk) => {
+      received += chunk.length;
+      socket.pause();
+      setTimeout(() => socket.resume(), 20);
+    });
+    await once(socket, "close");
+    expect(received).toBeLessThan(text.length);
+  });
+
   it("only the first of several pipelined requests is served", async () => {
     const exchange = await openLimited();
     expect((await exchange(get.repeat(20))).match(/^# HELP latchkey_calls_total/gm)).toHaveLength(1);
