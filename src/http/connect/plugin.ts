@@ -71,7 +71,7 @@ function addRoute(scope: FastifyInstance, procedure: Procedure, send: SendBody):
  * it rethrows, and the outer scope responds as to any HTTP client.
  */
 function createErrorHandler(headersOf: HeadersOf, send: SendBody) {
-  return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+  const sendError = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
     const { call } = request;
     const apiError = toHttpError(error);
     const response = toErrorResponse(request.raw, apiError, call.requestId);
@@ -83,6 +83,13 @@ function createErrorHandler(headersOf: HeadersOf, send: SendBody) {
       .headers({ ...noStoreHeaders, ...response.headers });
     // As bytes: Fastify would add a charset to the content type of a string.
     send(request, reply, Buffer.from(response.body));
+  };
+  return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    try {
+      sendError(error, request, reply);
+    } catch (thrown) {
+      sendError(thrown, request, reply); // the memory budget is exhausted, or the outer scope responds
+    }
   };
 }
 

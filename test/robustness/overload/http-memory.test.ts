@@ -59,6 +59,20 @@ afterEach(async () => {
   }
 });
 
+it.each([
+  ["HTTP/JSON", "/v2/keys.createKey", { error: { status: 503 } }],
+  ["Connect", "/latchkey.v1.KeysService/CreateKey", { code: "unavailable" }],
+])("an error response that finds no memory is replaced by a short one of the same protocol (%s)", async (...args) => {
+  const [, path, expected] = args;
+  const full = await openTestApp({ limits: { totalBytes: 1, smallBytes: 0 } });
+  onTestFinished(() => full.close());
+  const { key } = await createWorkspace(full.httpUrl);
+  const unknownFields = Object.fromEntries(Array.from({ length: 10 }, (_, n) => [`${n}`.padEnd(380, "x"), 1]));
+  const response = await post(full.httpUrl, path, key, unknownFields);
+  expect(response.status).toBe(503);
+  expect(JSON.parse(response.text)).toMatchObject(expected);
+});
+
 describe("pipelined requests", () => {
   it("are answered in order, however long each takes", async () => {
     const slow = request("/v2/identities.createIdentity", { externalId: "first of several" });
