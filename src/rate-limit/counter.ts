@@ -60,6 +60,8 @@ async function countIn(limiter: RateLimiterRedis | RateLimiterMemory, workspaceI
     if (thrown instanceof RateLimiterRes) return thrown;
     throw thrown;
   });
-  // In its last moment a window has 0 ms left, which a TTL of the LRU cache would interpret as no expiry.
-  return { used: result.consumedPoints, msLeft: Math.max(1, result.msBeforeNext) };
+  // In its last moment a window has 0 ms left, which a TTL of the LRU cache would interpret as no expiry. After the clock was
+  // set back, the library has more left than the window is long.
+  const msLeft = Math.min(Math.max(1, result.msBeforeNext), 1_000 * limiter.duration);
+  return { used: result.consumedPoints, msLeft };
 }
