@@ -166,14 +166,15 @@ export function creditsCreated(credits: Credits | null): AuditFact[] {
 
 /**
  * The parts of a statement that change the credits of the key in its part `before`, unless its part `after` is empty:
- * `credits_before`, and `credits_after`, which is empty if the key needs none any more.
+ * `credits_before`, and `credits_after`, which is empty if the key needs none any more. The last query of the statement must
+ * read `credits_after`: otherwise the lock of the credits would come after the check of the caller.
  */
 export function creditsChange(changes: CreditsChanges | null): Fragment {
   const removal = sql`
     removed_credits as (
       delete from key_credits using before, credits_before
-      where key_credits.key_id = (before).key_id and exists (select from after)),
-    credits_after as (select credits from credits_before where false)`;
+      where key_credits.key_id = (before).key_id and exists (select from after) returning key_credits.key_id),
+    credits_after as (select credits from credits_before where not exists (select from removed_credits))`;
   return sql`
     credits_before as (${lockedCredits}),
     ${changes === null ? removal : sql`credits_after as (${creditsAssignment(changes)})`},`;
@@ -199,7 +200,8 @@ export const changedCredits = sql`(select credits_json(credits) from credits_aft
 
 /**
  * The part `created_credits` of a statement, which gives the key in its part `made` the credits of the key in its part
- * `before`. Spends that are in flight are included, because their rows are locked.
+ * `before`. Spends that are in flight are included, because their rows are locked. The last query of the statement must read
+ * it: otherwise this lock would come after the check of the caller.
  */
 export const creditsSuccession = sql`
   inherited as (${lockedCredits}),

@@ -165,7 +165,8 @@ export function createImportStore(db: Database, quotas: Quotas) {
             made_credits as (${creditsImport}),
             marked as (
               update workspaces set has_imports = true from accepted
-              where workspace_id = ${workspaceId} and not has_imports and exists (select from given)),
+              where workspace_id = ${workspaceId} and not has_imports and exists (select from given)
+              returning workspace_id),
             events as (${insertAuditEvents(
               actor,
               ["identity.create", ownerFacts, "own ids"],
@@ -173,7 +174,7 @@ export function createImportStore(db: Database, quotas: Quotas) {
               ["key.updateCredits", creditsFacts, "own ids"],
             )})
             ${insertIdempotencyRecord(record, sql`accepted`)}
-          select checked.*, (select count(*) from made) as inserted from checked`,
+          select checked.*, (select count(*) from made) as inserted, (select count(*) from marked) as marked from checked`,
       );
       const [row] = await inserting.catch((error: unknown) => {
         if (isUniqueViolation(error, "keys_hash_key")) return [];

@@ -291,8 +291,8 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       const events: AuditFact[] = [["key.create", creation]];
       if (old.hasCredits) events.push(creditsInherited);
       events.push(["key.reroll", reroll]);
-      // PostgreSQL runs parts that the last query does not read after it. So the last query reads `after`: otherwise the
-      // check of the caller in `events` would run before the change.
+      // PostgreSQL runs parts that the last query does not read after it, and the last of them first. So the last query reads
+      // all parts that may wait for a lock: otherwise the check of the caller in `events` would come before the wait.
       const [row] = await db.run(
         call,
         sql<(QuotaCheck & { replaced: boolean })[]>`
@@ -315,7 +315,8 @@ export function createKeysStore(db: Database, quotas: Quotas) {
             ${old.hasCredits ? creditsSuccession : sql``}
             events as (${insertAuditEvents(actor, ...events)})
             ${insertIdempotencyRecord(record, sql`made`)}
-          select reached, exists (select from after) and exists (select from made) as replaced from quota`,
+          select reached, exists (select from after) and exists (select from made) as replaced
+            ${old.hasCredits ? sql`, (select count(*) from created_credits) as credits` : sql``} from quota`,
       );
       refuseBeyondQuota(quotas, row);
       return row?.replaced === true;

@@ -7,7 +7,7 @@ import {
 } from "../../gen/latchkey/v1/keys_service_pb.js";
 import type { RateLimitState } from "../../gen/latchkey/v1/rate_limit_pb.js";
 import { type Call, throwIfAborted } from "../call/call.js";
-import { type CallContext, callingKey } from "../call/context.js";
+import { type CallContext, callingKey, type KeyCaller } from "../call/context.js";
 import { chain, type MaybePromise } from "../call/maybe-promise.js";
 import type { CreditSpender } from "../credits/spender.js";
 import type { Spent } from "../credits/store.js";
@@ -23,7 +23,7 @@ import type { LastUsed } from "./last-used.js";
 import { createQueryCache, type PermissionQuery } from "./permission-query.js";
 import { type AppliedLimit, createLimitResolver } from "./rate-limits.js";
 import { hashSecret } from "./secret.js";
-import { verify } from "./verify.js";
+import { isExpired, verify } from "./verify.js";
 
 export interface VerificationSources {
   readonly keyCache: Pick<KeyCache, "ensureLease" | "peek" | "get" | "recheck" | "mayHaveImports">;
@@ -154,18 +154,34 @@ export function createVerification({
     const { call } = context;
     const caller = callingKey(context);
     const isCurrent = () =>
-      isCallerUnchanged(stateInMemory(caller.hash, call), caller) && stateInMemory(hash, call)?.key === key;
+      isCallerCurrent(stateInMemory(caller.hash, call), caller) &&
+      stateInMemory(hash, call)?.key === key &&
+      !hasExpired(key);
     const spent = await credits.spend(call, key.keyId, Number(request.credits?.cost ?? 1n), isCurrent);
     if (spent !== undefined) {
       return { key, code: spent.spent ? VerificationCode.VALID : VerificationCode.USAGE_EXCEEDED, spent };
     }
-    if (!isCallerUnchanged(await keyCache.recheck(caller.hash, call), caller)) throw new CallerChanged();
+    if (!isCallerCurrent(await keyCache.recheck(caller.hash, call), caller)) throw new CallerChanged();
     const found = await keyCache.recheck(hash, call);
     const present = found?.key.workspaceId === caller.workspaceId ? found.key : undefined;
     const code = verify(present, query, now);
     return code === VerificationCode.VALID && present?.hasCredits
       ? spendCredits(present, verification)
       : { key: present, code };
+  }
+
+  /** Whether a caller is as it was authorized, and has not expired since. */
+  function isCallerCurrent(present: KeyState | undefined, caller: KeyCaller): boolean {
+    return isCallerUnchanged(present, caller) && !hasExpired(caller);
+  }
+
+  /** Whether a key that was valid has expired since. True if the time is not known: one of many spends must not fail the others. */
+  function hasExpired({ expiresAt }: Pick<KeyCaller, "expiresAt">): boolean {
+    try {
+      return isExpired({ ended: false, expiresAt }, now);
+    } catch {
+      return true;
+    }
   }
 
   /**

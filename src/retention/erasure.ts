@@ -3,8 +3,9 @@ import { type Fragment, sql } from "../storage/postgres/sql.js";
 import { type Batch, batchSize, takeTurn } from "./store.js";
 
 /**
- * How long after the deletion of a workspace its erasure begins. By then no statement runs that was authorized before, so
- * nothing is stored in the workspace any more: statements end after 10 seconds.
+ * How long after the deletion of a workspace its erasure begins. By then no statement runs that was authorized before, because
+ * statements end after 10 seconds. One whose commit waits for a standby keeps its lock on the row of the workspace, and the
+ * deletion waits for it.
  */
 const delay = "1 minute";
 

@@ -64,23 +64,36 @@ export function startSweep(store: RetentionStore, erasure: Erasure, options: Swe
     return removed;
   }
 
+  /** Removes or erases the rows of all kinds. A row that is locked keeps only those of its own kind. */
+  async function sweepAll(): Promise<void> {
+    const failures: unknown[] = [];
+    const removeKind = (remove: (retentionMs: number) => Promise<Batch>, days?: Days) =>
+      removeSome(remove, days).catch((error: unknown) => {
+        if (error instanceof ApiError || stopped.signal.aborted) throw error;
+        failures.push(error);
+        return 0;
+      });
+    const erased = await removeKind(erasure.eraseWorkspaces);
+    if (erased > 0) log.info({ erased }, "erased the texts of rows in deleted workspaces");
+    const removed = {
+      auditEvents: await removeKind(store.auditEvents, auditDays),
+      keysOfApis: await removeKind(store.keysOfApis),
+      keys: await removeKind(store.keys, deletedDays),
+      identities: await removeKind(store.identities, deletedDays),
+      verificationCounts: await removeKind(store.verificationCounts, usageDays),
+      verificationCounters: await removeKind(store.verificationCounters, counterDays),
+      roles: await removeKind(store.roles, deletedDays),
+      apis: await removeKind(store.apis, deletedDays),
+      idempotencyRecords: await removeKind(store.idempotencyRecords),
+    };
+    if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows past their retention period");
+    if (failures.length > 0) throw failures[0];
+  }
+
   async function sweep(): Promise<void> {
     hasMore = false;
     try {
-      const erased = await removeSome(erasure.eraseWorkspaces);
-      if (erased > 0) log.info({ erased }, "erased the texts of rows in deleted workspaces");
-      const removed = {
-        auditEvents: await removeSome(store.auditEvents, auditDays),
-        keysOfApis: await removeSome(store.keysOfApis),
-        keys: await removeSome(store.keys, deletedDays),
-        identities: await removeSome(store.identities, deletedDays),
-        verificationCounts: await removeSome(store.verificationCounts, usageDays),
-        verificationCounters: await removeSome(store.verificationCounters, counterDays),
-        roles: await removeSome(store.roles, deletedDays),
-        apis: await removeSome(store.apis, deletedDays),
-        idempotencyRecords: await removeSome(store.idempotencyRecords),
-      };
-      if (Object.values(removed).some(Boolean)) log.info({ removed }, "removed rows past their retention period");
+      await sweepAll();
       outage.recovered("expired rows are removed again");
     } catch (error) {
       hasMore = false; // a failing sweep is not repeated at once

@@ -36,6 +36,8 @@ type Call = readonly [OperationName, CallRequest, HeaderLines?];
 /** The resources that the victim's calls change. */
 interface Things {
   readonly keyId: string;
+  /** A key with credits. */
+  readonly spendingId: string;
   readonly identityId: string;
   readonly apiId: string;
 }
@@ -49,8 +51,9 @@ async function createThings({ firstKey }: Victim): Promise<Things> {
     succeed(other.httpUrl, "ratelimit.setOverride", firstKey, { ...override, limit: 5, duration: 60_000 }),
   ]);
   const { keyId } = await succeed<Things>(other.httpUrl, "keys.createKey", firstKey, { externalId: "user" });
+  const spending = await succeed<Things>(other.httpUrl, "keys.createKey", firstKey, { credits: { remaining: 5 } });
   const { identity } = await succeed<{ identity: Things }>(other.httpUrl, "keys.getKey", firstKey, { keyId });
-  return { keyId, identityId: identity.identityId, apiId };
+  return { keyId, spendingId: spending.keyId, identityId: identity.identityId, apiId };
 }
 
 const override = { namespace: "email.send", identifier: "user" };
@@ -122,6 +125,18 @@ async function lockRows(lock: (sql: postgres.ISql) => Promise<unknown>): Promise
   onTestFinished(release);
   return release;
 }
+
+const lockCredits =
+  ({ spendingId }: Things) =>
+  (own: postgres.ISql) =>
+    own`select from key_credits where key_id = ${spendingId} for update`;
+
+/** Changes that remove the credits of a key, or copy them. */
+const endsCredits = {
+  rerollKey: {},
+  updateCredits: { operation: "set" },
+  updateKey: { credits: null },
+} as const;
 
 const waitingInPostgres = async () => {
   const [row] = await sql<{ count: number }[]>`
@@ -277,9 +292,13 @@ test("the operator's changes do not wait for the connections of a workspace", as
 });
 
 describe("revocation race: a change whose statement waits for a PostgreSQL lock while its caller is revoked", () => {
-  test.each<
-    [string, (victim: Victim, things: Things) => Call, (things: Things) => (own: postgres.ISql) => Promise<unknown>]
-  >([
+  type LockCase = [
+    string,
+    callOf: (victim: Victim, things: Things) => Call,
+    lockOf: (things: Things) => (own: postgres.ISql) => Promise<unknown>,
+  ];
+
+  test.each<LockCase>([
     [
       "on an identity",
       () => ["createKey", { scopes: ["*"], externalId: "user" }],
@@ -301,8 +320,29 @@ describe("revocation race: a change whose statement waits for a PostgreSQL lock 
         (own) =>
           own`select from identities where identity_id = ${identityId} for update`,
     ],
-  ])("%s is refused", async (_name, callOf, lockOf) => {
-    for (const { revoke, code } of revocations.filter(({ name }) => !name.includes("than the change grants"))) {
+    ...(["rerollKey", "updateCredits", "updateKey"] as const).map(
+      (operation): LockCase => [
+        `on the credits of a key, by ${operation}`,
+        (_victim, { spendingId: keyId }) => [operation, { keyId, ...endsCredits[operation] }],
+        lockCredits,
+      ],
+    ),
+    [
+      "on the row of its workspace, by a first import",
+      () => ["migrateKeys", { migrationId: "m", keys: [{ hash: newHash() }] }],
+      ({ keyId }) =>
+        (own) =>
+          own`select from workspaces where workspace_id = (select workspace_id from keys where key_id = ${keyId})
+            for no key update`,
+    ],
+  ])("%s is refused", async (name, callOf, lockOf) => {
+    const applicable = revocations.filter(
+      (revocation) =>
+        !revocation.name.includes("than the change grants") &&
+        // They would wait for the same row.
+        !(name.includes("of its workspace") && revocation.name.endsWith("Workspace")),
+    );
+    for (const { revoke, code } of applicable) {
       const victim = await createVictim(other);
       const things = await createThings(victim);
       const release = await lockRows(lockOf(things));
@@ -387,6 +427,23 @@ describe("a change that waits until its caller has expired", () => {
     expect(new Set(codes)).toEqual(new Set(["authentication/key_expired"]));
     expect(after).toEqual(before);
   });
+
+  test.each(["rerollKey", "updateCredits", "updateKey"] as const)(
+    "for the lock of the credits of a key is refused, and changes nothing: %s",
+    async (operation) => {
+      const victim = await createVictim(other);
+      const things = await createThings(victim);
+      await setExpiry(victim);
+      const release = await lockRows(lockCredits(things));
+      const ended = makeCalls(victim, [[operation, { keyId: things.spendingId, ...endsCredits[operation] }]]);
+      await expect.poll(waitingInPostgres, { timeout: 5_000 }).toBe(1);
+      await other.advance(lifetimeMs);
+      const before = await contents(victim);
+      await release();
+      expect(await ended).toEqual(["authentication/key_expired"]);
+      expect(await contents(victim)).toEqual(before);
+    },
+  );
 
   test.each<[string, (victim: Victim, things: Things) => string]>([
     ["the lock of a key", (_victim, { keyId }) => keyId],

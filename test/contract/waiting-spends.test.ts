@@ -73,11 +73,17 @@ async function isSetApart(): Promise<boolean> {
  * Verifies a key while its credits are locked: the first statement waits for the lock, the next verifications wait for the
  * statement. Then a change is acknowledged, and then the lock is released. The first statement gives up after a while, also
  * on a machine that was too slow for the change. The attempt is then repeated with another key.
+ *
+ * @param settingsOf further settings of the key
  */
-async function verifyMeanwhile(change: (victim: Victim, spending: Spending) => Promise<unknown>) {
+async function verifyMeanwhile(
+  change: (victim: Victim, spending: Spending, free: Spending) => Promise<unknown>,
+  settingsOf: (victim: Victim) => Promise<object> = async () => ({}),
+) {
   for (let attemptsLeft = 5; ; attemptsLeft--) {
     const victim = await createVictim(other);
-    const settings = { credits: { remaining: credits }, permissions: ["documents.read"] };
+    const furtherSettings = await settingsOf(victim);
+    const settings = { credits: { remaining: credits }, permissions: ["documents.read"], ...furtherSettings };
     const spending = await succeed<Spending>(other.httpUrl, "keys.createKey", victim.firstKey, {
       ...settings,
       ratelimits: [{ name: "requests", limit: verifications, duration: 3_600_000, autoApply: true }],
@@ -91,7 +97,7 @@ async function verifyMeanwhile(change: (victim: Victim, spending: Spending) => P
     for (const protocol of [protocols.grpc, protocols.http]) {
       expect(await verify(protocol, victim, free)).toBe("VALID");
     }
-    await change(victim, spending);
+    await change(victim, spending, free);
     await release();
     const outcome = {
       first: await first,
@@ -122,6 +128,34 @@ describe("revocation race: verifications that wait to spend credits of a key whi
     const outcome = await verifyMeanwhile(({ firstKey }, { keyId }) =>
       succeed(other.httpUrl, operation, firstKey, { keyId, ...request }),
     );
+    expect(outcome).toEqual({ first: "VALID", waiting: [code, code], left: credits - 1 });
+  });
+});
+
+describe("verifications that wait to spend credits until", () => {
+  const lifetimeMs = 3_600_000;
+
+  /** By the database's clock, which is ahead of the others after the first of these tests. */
+  async function expiry(): Promise<number> {
+    const [row] = await sql<{ now: Date }[]>`select clock_timestamp() as now`;
+    return Number(row?.now) + lifetimeMs;
+  }
+
+  test.each<[string, string, (victim: Victim) => Promise<object>]>([
+    ["the key has expired are not valid", "EXPIRED", async () => ({ expires: await expiry() })],
+    [
+      "their caller has expired are refused",
+      "authentication/key_expired",
+      async ({ firstKey, keyId }) => {
+        await succeed(other.httpUrl, "keys.updateKey", firstKey, { keyId, expires: await expiry() });
+        return {};
+      },
+    ],
+  ])("%s, and spend nothing", async (_name, code, settingsOf) => {
+    const outcome = await verifyMeanwhile(async (victim, _spending, free) => {
+      await other.advance(lifetimeMs);
+      await expect.poll(() => verify(protocols.http, victim, free)).toBe(code);
+    }, settingsOf);
     expect(outcome).toEqual({ first: "VALID", waiting: [code, code], left: credits - 1 });
   });
 });
