@@ -1,6 +1,6 @@
 // Scans requests before they are decoded. fromBinary builds the whole message before anything in it can be counted, and
 // names no field when a message is nested too deeply.
-import { type DescField, type DescMessage, fromBinary, type Message } from "@bufbuild/protobuf";
+import { type DescField, type DescMessage, fromBinary, type Message, ScalarType } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { ListValueSchema, StructSchema } from "@bufbuild/protobuf/wkt";
 import { type FieldError, invalidInput } from "../errors.js";
@@ -11,7 +11,7 @@ import {
   maxItemsOf,
   maxMembers,
   maxValues,
-  smallBodyBytes,
+  repeated,
   tooDeep,
   tooLarge,
   tooManyItems,
@@ -23,7 +23,7 @@ import {
 export function readBinary(schema: DescMessage, bytes: Uint8Array): Message {
   let excess: FieldError | undefined;
   try {
-    if (bytes.length > smallBodyBytes) excess = findExcess(schema, bytes);
+    excess = findExcess(schema, bytes);
     if (excess === undefined) return fromBinary(schema, bytes);
   } catch {
     excess = { location: "body", message: `is not a valid ${schema.typeName} message` };
@@ -41,19 +41,26 @@ function findExcess(schema: DescMessage, bytes: Uint8Array): FieldError | undefi
 
   /** @param path the location of the message, with a final dot; empty for the request itself */
   function scanMessage(end: number, { fields }: Shape, path: string): FieldError | undefined {
-    const items = new Map<number, number>();
+    let items: Map<number, number> | undefined;
+    let objects: Set<number> | undefined;
     let members = 0;
     while (reader.pos < end) {
-      const record = nextRecord(reader, end);
-      const { field, maxItems, shape } = fields.get(record.number) ?? unknownField;
+      const record = nextRecord(reader, end, fields);
+      const { field, maxItems, shape } = record.child;
       const isItem = field?.fieldKind === "list" && maxItems !== undefined;
-      const index = isItem ? (items.get(record.number) ?? 0) : undefined;
+      items ??= isItem ? new Map() : undefined;
+      const index = isItem ? (items?.get(record.number) ?? 0) : undefined;
+      if (shape?.isObject && field?.fieldKind === "message") {
+        objects ??= new Set();
+        if (objects.has(record.number)) return { location: path + field.jsonName, message: repeated };
+        objects.add(record.number);
+      }
       if (index === undefined) {
         members += 1;
         if (members > maxMembers) return { location: path.slice(0, -1) || "body", message: tooManyMembers };
       } else {
         if (index === maxItems) return { location: path + field?.jsonName, message: tooManyItems(maxItems) };
-        items.set(record.number, index + 1);
+        items?.set(record.number, index + 1);
       }
       const excess = record.isNested && shape && scanField(record.end, shape, path + field?.jsonName, index);
       if (excess) return excess;
@@ -85,8 +92,8 @@ function scanValue(reader: BinaryReader, end: number, shape: Shape): { count: nu
     while (reader.pos < end) {
       count += 1;
       if (count > maxFieldBytes) return tooLarge;
-      const record = nextRecord(reader, end);
-      const inner = record.isNested ? fields.get(record.number)?.shape : undefined;
+      const record = nextRecord(reader, end, fields);
+      const inner = record.isNested ? record.child.shape : undefined;
       const excess = inner && walk(record.end, inner, levels);
       if (excess) return excess;
       reader.pos = record.end;
@@ -98,20 +105,28 @@ function scanValue(reader: BinaryReader, end: number, shape: Shape): { count: nu
   return { count, excess };
 }
 
+interface RecordHead {
+  readonly number: number;
+  readonly child: Child;
+  readonly isNested: boolean;
+  readonly end: number;
+}
+
 /** Reads the tag of the next record. The reader is then at its content; setting `pos` to `end` skips it. */
-function nextRecord(reader: BinaryReader, limit: number): { number: number; isNested: boolean; end: number } {
+function nextRecord(reader: BinaryReader, limit: number, fields: Shape["fields"]): RecordHead {
   const [number, type] = reader.tag();
+  const child = fields.get(number) ?? unknownField;
+  // fromBinary reads a known field by its declared type, whatever its record says, and would read other records than this scan.
+  if ((child.wireTypes & (1 << type)) === 0) throw new Error("the record has another wire type than its field");
   const isNested = type === WireType.LengthDelimited;
   let length = 0;
   if (isNested) length = reader.uint32();
   else if (type === WireType.Varint) reader.uint64();
-  else if (type === WireType.Bit64) length = 8;
-  else if (type === WireType.Bit32) length = 4;
-  else throw new Error("groups are not supported"); // no message here has any, and one could hide any number of records
+  else length = type === WireType.Bit64 ? 8 : 4;
   const end = reader.pos + length;
   // Beyond the end of the enclosing message, this scan and the decoder would read different records.
   if (end > limit) throw new RangeError("a record exceeds its enclosing message");
-  return { number, isNested, end };
+  return { number, child, isNested, end };
 }
 
 /** The part of a descriptor that the scan needs: which records are messages, and how many are allowed. */
@@ -120,6 +135,8 @@ interface Shape {
   readonly isMessage: boolean;
   /** Whether it counts as one level of JSON nesting: an object or a list. */
   readonly isLevel: boolean;
+  /** Whether fromBinary stores it as a plain object, which it converts to a message and back for each further record. */
+  readonly isObject: boolean;
   readonly fields: ReadonlyMap<number, Child>;
 }
 
@@ -127,9 +144,43 @@ interface Child {
   readonly field?: DescField;
   readonly maxItems?: number | undefined;
   readonly shape?: Shape | undefined;
+  /** The permitted wire types, one bit for each. */
+  readonly wireTypes: number;
 }
 
-const unknownField: Child = {};
+const varint = 1 << WireType.Varint;
+const bit64 = 1 << WireType.Bit64;
+const bit32 = 1 << WireType.Bit32;
+const lengthDelimited = 1 << WireType.LengthDelimited;
+
+/** Without groups: no message here has any, and one could hide any number of records. */
+const unknownField: Child = { wireTypes: varint | bit64 | bit32 | lengthDelimited };
+
+/** The wire types of scalars that are not varints. */
+const wireTypesByScalar: Readonly<Partial<Record<ScalarType, number>>> = {
+  [ScalarType.STRING]: lengthDelimited,
+  [ScalarType.BYTES]: lengthDelimited,
+  [ScalarType.DOUBLE]: bit64,
+  [ScalarType.FIXED64]: bit64,
+  [ScalarType.SFIXED64]: bit64,
+  [ScalarType.FLOAT]: bit32,
+  [ScalarType.FIXED32]: bit32,
+  [ScalarType.SFIXED32]: bit32,
+};
+
+const wireTypesOfScalar = (scalar: ScalarType) => wireTypesByScalar[scalar] ?? varint;
+
+/** The wire types of a value of a field: of an item of a list, or of the value of a map entry. */
+function wireTypesOfValue({ message, scalar }: DescField): number {
+  if (message !== undefined) return lengthDelimited;
+  return scalar === undefined ? varint : wireTypesOfScalar(scalar);
+}
+
+function wireTypesOf(field: DescField): number {
+  if (field.fieldKind === "map") return lengthDelimited;
+  // Numbers of a list may be packed.
+  return field.fieldKind === "list" ? wireTypesOfValue(field) | lengthDelimited : wireTypesOfValue(field);
+}
 
 const shapes = new WeakMap<DescMessage, Shape>();
 
@@ -139,15 +190,23 @@ function shapeOf(schema: DescMessage): Shape {
   if (cached !== undefined) return cached;
   const fields = new Map<number, Child>();
   const isLevel = schema.typeName === StructSchema.typeName || schema.typeName === ListValueSchema.typeName;
-  const shape = { isMessage: !isWellKnown(schema), isLevel, fields };
+  const isObject = schema.typeName === StructSchema.typeName;
+  const shape = { isMessage: !isWellKnown(schema), isLevel, isObject, fields };
   shapes.set(schema, shape);
   for (const field of schema.fields) {
     const inner = field.message && shapeOf(field.message);
     const maxItems = shape.isMessage ? maxItemsOf(field) : undefined;
     // A map entry is a message with the key as field 1 and the value as field 2.
-    const content = new Map([[2, { shape: inner }]]);
-    const entry = field.fieldKind === "map" && { isMessage: false, isLevel: false, fields: content };
-    fields.set(field.number, { field, maxItems, shape: entry || inner });
+    const entry = field.fieldKind === "map" && {
+      isMessage: false,
+      isLevel: false,
+      isObject: false,
+      fields: new Map<number, Child>([
+        [1, { wireTypes: wireTypesOfScalar(field.mapKey) }],
+        [2, { shape: inner, wireTypes: wireTypesOfValue(field) }],
+      ]),
+    };
+    fields.set(field.number, { field, maxItems, shape: entry || inner, wireTypes: wireTypesOf(field) });
   }
   return shape;
 }

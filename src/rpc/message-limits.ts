@@ -23,8 +23,8 @@ export const maxMembers = 100;
  */
 export const maxValues = 16 * 1024;
 
-/** A body up to this length is not scanned: it cannot cause enough work. Most bodies are smaller. */
-export const smallBodyBytes = 1024;
+/** For JSON and protobuf alike. */
+export const repeated = "is given more than once";
 
 export const tooDeep = `must not nest deeper than ${maxDepth} levels`;
 export const tooLarge = `must not be larger than ${maxFieldBytes / 1024} KiB as JSON`;

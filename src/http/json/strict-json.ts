@@ -8,7 +8,7 @@ import {
   maxFieldBytes,
   maxMembers,
   maxValues,
-  smallBodyBytes,
+  repeated,
   tooDeep,
   tooLarge,
   tooManyItems,
@@ -18,6 +18,9 @@ import {
 import type { Shape } from "./shape.js";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+/** JSON up to this length is parsed before it is scanned: it cannot cause enough work. Most bodies are smaller. */
+const smallBodyBytes = 1024;
 
 /**
  * Parses the JSON of a body. Throws `invalid_input` if it is not UTF-8, is not JSON, exceeds the limits of a request,
@@ -169,7 +172,7 @@ function findProblem(text: string, shape: Shape, fieldName: string | undefined):
         if (frame !== undefined) {
           if (frame.names.length === maxMembers) return frameError(tooManyMembers);
           frame.name = name;
-          if (frame.names.includes(name)) return fieldError("is given more than once");
+          if (frame.names.includes(name)) return fieldError(repeated);
           frame.names.push(name);
           expected = frame.shape.nested.get(name);
           size = -separatorSize;
@@ -183,9 +186,9 @@ function findProblem(text: string, shape: Shape, fieldName: string | undefined):
       isName = false;
       at = end;
     } else if (character === minus || (character >= zero && character <= nine)) {
+      // Counted as one character: 0.00 is longer than the number that a response would have, 0.
       const number = numberAt(text, at);
-      size += number.length - 1;
-      if (size > maxFieldBytes) return fieldError(tooLarge);
+      if (number.length > maxFieldBytes) return fieldError(tooLarge);
       if (isAltered(number)) return fieldError(`${open.length === 0 ? "is" : "has"} ${inexactNumber}`);
       at += number.length - 1;
     }

@@ -1,10 +1,11 @@
-import { create, type DescMessage, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { create, type DescMessage, type MessageInitShape, ScalarType, toBinary } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { describe, expect, it } from "vitest";
+import { CreateKeyRequestSchema } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { DelegateRequestSchema } from "../../../gen/latchkey/v1/verifier_service_pb.js";
 import type { ApiError } from "../../../src/errors.js";
 import { readBinary } from "../../../src/rpc/decode-binary.js";
-import { ImportThingsRequestSchema, UpdateThingRequestSchema } from "../../support/things-service.js";
+import { ImportThingsRequestSchema, LimitSchema, UpdateThingRequestSchema } from "../../support/things-service.js";
 
 /** A length-delimited record: a text or a message. */
 function record(number: number, content: Uint8Array | string = ""): Buffer {
@@ -31,7 +32,7 @@ function errorOf(schema: DescMessage, bytes: Uint8Array): string | undefined {
 
 // The numbers of the fields.
 const [things, hash, permissions, limits, meta, tags] = [1, 1, 2, 3, 4, 4];
-const [name, credits, refill, updateMask] = [2, 3, 2, 6];
+const [name, credits, refill, objectField, updateMask] = [2, 3, 2, 5, 6];
 
 describe("the messages and lists in a request have limits of their own", () => {
   const inThings = (content: Uint8Array) => Buffer.concat([record(things), record(things, content), filler]);
@@ -76,6 +77,49 @@ describe("the messages and lists in a request have limits of their own", () => {
     expect(errorOf(DelegateRequestSchema, uses(500))).toBeUndefined();
     expect(errorOf(DelegateRequestSchema, uses(501))).toBe("uses.keys must contain no more than 500 item(s)");
   });
+});
+
+describe("records that a decoder would read differently, or with a multiple of the work, are refused in a body of any size", () => {
+  const padded = (bytes: Buffer) => [bytes, Buffer.concat([bytes, filler])];
+  const thing = toBinary(UpdateThingRequestSchema, create(UpdateThingRequestSchema, { name: "x" }));
+
+  it("an object that is given more than once", () => {
+    const object = record(objectField, record(1));
+    expect(errorOf(UpdateThingRequestSchema, Buffer.concat([thing, object]))).toBeUndefined();
+    for (const bytes of padded(Buffer.concat([thing, object, object]))) {
+      expect(errorOf(UpdateThingRequestSchema, bytes)).toBe("meta is given more than once");
+    }
+  });
+
+  it("a group", () => {
+    const group = Buffer.from(
+      new BinaryWriter().tag(99, WireType.StartGroup).tag(99, WireType.EndGroup).finish() as Uint8Array,
+    );
+    for (const bytes of padded(group)) expect(errorOf(UpdateThingRequestSchema, bytes)).toMatch(/^body is not a valid/);
+  });
+
+  const fields = [UpdateThingRequestSchema, LimitSchema, CreateKeyRequestSchema].flatMap((schema) => schema.fields);
+  it.each(fields.map((field) => [`${field}`, field] as const))(
+    "the %s with another wire type",
+    (_name, { parent, number, fieldKind, message, scalar }) => {
+      const isDelimited = fieldKind === "map" || message !== undefined || scalar === ScalarType.STRING;
+      const declared = isDelimited ? WireType.LengthDelimited : WireType.Varint;
+      const contents = [
+        [WireType.Varint, Buffer.of(0)],
+        [WireType.Bit64, Buffer.alloc(8)],
+        [WireType.LengthDelimited, Buffer.of(0)],
+        [WireType.Bit32, Buffer.alloc(4)],
+      ] as const;
+      for (const [type, content] of contents) {
+        const isValid = type === declared;
+        const bytes = Buffer.concat([new BinaryWriter().tag(number, type).finish(), content]);
+        for (const body of padded(bytes)) {
+          if (isValid) expect(errorOf(parent, body)).toBeUndefined();
+          else expect(errorOf(parent, body)).toBe(`body is not a valid ${parent.typeName} message`);
+        }
+      }
+    },
+  );
 });
 
 it("a large valid request is decoded", () => {
