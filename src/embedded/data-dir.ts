@@ -1,4 +1,4 @@
-import { accessSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
+import { accessSync, closeSync, constants, existsSync, fsyncSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { UserError } from "../errors.js";
 import { assertPrivateFolder } from "./private.js";
@@ -15,6 +15,16 @@ export function makeDataDir(dataDir: string): void {
     });
   }
   assertPrivateFolder(dataDir);
+}
+
+/** Waits until the disk has the entries of a folder, such as a new or a renamed file. */
+export function syncFolder(folder: string): void {
+  const descriptor = openSync(folder, constants.O_RDONLY);
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 /**

@@ -22,7 +22,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { UserError } from "../errors.js";
 import type { Backend, Run } from "./backend.js";
-import { makeDataDir } from "./data-dir.js";
+import { makeDataDir, syncFolder } from "./data-dir.js";
 import { changeOwner, idleAccount, type Owner, ownerFor } from "./owner.js";
 import { openSocketFolder } from "./socket-folder.js";
 
@@ -211,8 +211,11 @@ async function initialize(programs: string, dataDir: string, folder: string, abo
       throw new UserError(`PostgreSQL cannot create its data in ${dataDir} (DATA_DIR): ${failure}`);
     }
     if (owner) changeOwner(staging, owner);
-    writeFileSync(join(staging, passwordFile), password, { mode: 0o600 });
+    // Until the disk has the password, a power failure could leave data that nobody can connect to.
+    writeFileSync(join(staging, passwordFile), password, { mode: 0o600, flush: true });
+    syncFolder(staging);
     moveIntoPlace(staging, folder);
+    syncFolder(dataDir);
   } finally {
     rmSync(secrets, { recursive: true, force: true });
     rmSync(staging, { recursive: true, force: true });
@@ -258,12 +261,14 @@ async function start(
   abortSignal?: AbortSignal,
 ): Promise<Run> {
   const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  let reusedPid: number | undefined;
   for (;;) {
     abortSignal?.throwIfAborted();
     const server = spawn(join(runner.programs, "postgres"), ["-D", workingDirectory, ...args], {
       ...runner.owner,
       cwd: folder,
-      env: {},
+      // PostgreSQL takes this process for no other server.
+      env: reusedPid === undefined ? {} : { PG_GRANDPARENT_PID: `${reusedPid}` },
       stdio: ["ignore", "ignore", "pipe"],
     });
     const run = watch(server);
@@ -274,8 +279,10 @@ async function start(
     if (!failure.includes('"postmaster.pid" already exists')) {
       throw new UserError(`The embedded PostgreSQL did not start: ${failure}`);
     }
-    const session = abandonedSession(folder);
+    const lockedBy = Number(readLines(join(folder, "postmaster.pid"))[0]);
+    const session = abandonedSession(folder, lockedBy);
     if (session !== undefined) await endSession(session);
+    else if (lockedBy !== reusedPid && isReused(folder, lockedBy)) reusedPid = lockedBy;
     else assertStopping(folder);
     await sleep(100);
   }
@@ -333,11 +340,18 @@ function assertStopping(folder: string): void {
  * The session of the PostgreSQL on this folder, if the host process that started it was killed: it led that session.
  * Undefined if this is not certain, for example because the system has no /proc.
  */
-function abandonedSession(folder: string): number | undefined {
-  const pid = Number(readLines(join(folder, "postmaster.pid"))[0]);
+function abandonedSession(folder: string, pid: number): number | undefined {
   const session = isPostgres(pid) && isWorkingIn(pid, folder) ? sessionOf(pid) : undefined;
   // The session is 0 if its leader is outside of this container.
   return session && sessionOf(session) === undefined ? session : undefined;
+}
+
+/**
+ * Whether the process in the lock file is certainly no PostgreSQL on this folder: the PostgreSQL was killed, and the system gave its
+ * number to another process. That is likely in a container, where the numbers begin at 1 with each start.
+ */
+function isReused(folder: string, pid: number): boolean {
+  return existsSync(`/proc/${pid}/cwd`) && !(isPostgres(pid) && isWorkingIn(pid, folder));
 }
 
 /**

@@ -1,8 +1,8 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type OperatorCredential, unnamedOperator } from "../call/operators.js";
 import { isOperatorKey } from "../config.js";
-import { makeDataDir } from "../embedded/data-dir.js";
+import { makeDataDir, syncFolder } from "../embedded/data-dir.js";
 import { assertPrivateFile } from "../embedded/private.js";
 import { UserError } from "../errors.js";
 import { mintSecret } from "../keys/secret.js";
@@ -51,12 +51,13 @@ function readSecret(file: string): string {
   return secret;
 }
 
-/** Writes a secret atomically: a start that is interrupted here must not leave an empty credential. */
+/** Writes a secret atomically: an interrupted start, or a power failure, must not leave an empty credential. */
 function storeSecret(file: string, secret: string): void {
   const temporaryFile = `${file}.${process.pid}`;
   try {
-    writeFileSync(temporaryFile, `${secret}\n`, { mode: 0o600 });
+    writeFileSync(temporaryFile, `${secret}\n`, { mode: 0o600, flush: true });
     renameSync(temporaryFile, file);
+    syncFolder(dirname(file));
   } catch (cause) {
     rmSync(temporaryFile, { force: true });
     throw new UserError(`A credential cannot be stored in DATA_DIR: ${(cause as Error).message}.`, { cause });

@@ -1,6 +1,8 @@
-import { readdirSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { Agent, type ClientRequest, get as httpGet } from "node:http";
 import { connect } from "node:net";
+import { join } from "node:path";
 import type { Client } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { openSql } from "../../commands/open-sql.js";
@@ -128,6 +130,33 @@ describe("graceful shutdown", () => {
     expect(await remainingProcesses(descendants, sandbox.folder)).toEqual([]);
     await start(sandbox);
   });
+
+  test.each(["ready", "stopping"])(
+    "after everything was killed, the next start works, also if another process has the number of its PostgreSQL (%s)",
+    async (status) => {
+      const sandbox = makeSandbox();
+      const service = await start(sandbox);
+      const key = readSecret(sandbox.firstKeyFile);
+      const folder = join(sandbox.dataDir, "postgres");
+      const { uid, gid } = statSync(folder);
+      for (const { pid } of service.descendants()) process.kill(pid, "SIGSTOP");
+      for (const { pid } of service.descendants()) process.kill(pid, "SIGKILL");
+      service.signal("SIGKILL");
+      await waitForExit(service);
+
+      const other = spawn("sleep", ["1000"], { uid, gid });
+      onTestFinished(() => void other.kill());
+      for (const name of ["postmaster.pid", ".s.PGSQL.5432.lock"]) {
+        const [, ...lines] = readFileSync(join(folder, name), "utf8").split("\n");
+        const state = name === "postmaster.pid" ? [status, ""] : [];
+        writeFileSync(join(folder, name), [other.pid, ...lines.slice(0, 6), ...state].join("\n"));
+      }
+      const next = await start(sandbox);
+      expect(await call(next, "/v1/keys.listKeys", key)).toMatchObject({ status: 200 });
+      expect(await stop(next)).toMatchObject({ code: 0 });
+      expect(other.exitCode).toBeNull();
+    },
+  );
 
   test("if it is killed together with the service, the next start stops the PostgreSQL that they have left, and works", async () => {
     const sandbox = makeSandbox();
