@@ -1,9 +1,30 @@
 import { type DescMessage, isMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import { TimestampSchema, timestampDate } from "@bufbuild/protobuf/wkt";
+import { UserError } from "../errors.js";
 import { fitColumns, gap, padEnd, shorten } from "./table-layout.js";
 
 /** The columns of a table: the heading, and the value of a row. */
 export type Columns<Row> = Record<string, (row: Row) => unknown>;
+
+/**
+ * Watches the standard output. Without a listener, an error such as a full disk would end a service that is running.
+ *
+ * @returns a function that waits until everything is written. It throws if something was not, unless the reader has closed
+ *   its end, as `head` does
+ */
+export function watchOutput(): () => Promise<void> {
+  let failure: NodeJS.ErrnoException | undefined;
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    failure ??= error;
+  });
+  return async () => {
+    await new Promise<void>((resolve) => process.stdout.write("", () => resolve()));
+    if (failure === undefined || failure.code === "EPIPE") return;
+    throw new UserError(
+      `The output could not be written: ${failure.message}. If it had a new secret, create another one.`,
+    );
+  };
+}
 
 /** Prints a message as JSON, for scripts. */
 export function writeJson<Schema extends DescMessage>(schema: Schema, message: MessageShape<Schema>): void {
