@@ -11,6 +11,9 @@ export function unitProblems() {
   const environment = Object.fromEntries([...own, ...assignments(example)]);
   const problems = settingsProblems(unit, environment);
   if (problems.length > 0) return problems;
+  if (settings.find(([name]) => name === "StartLimitIntervalSec")?.[1] !== "0") {
+    return [`${unit}: StartLimitIntervalSec must be 0, or systemd gives up while PostgreSQL is unavailable`];
+  }
   const needed = shutdownSeconds(environment);
   const timeout = settings.find(([name]) => name === "TimeoutStopSec")?.[1] ?? "";
   const isEnough = /^\d+s$/.test(timeout) && Number.parseInt(timeout, 10) >= needed;
