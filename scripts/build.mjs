@@ -47,7 +47,7 @@ function build() {
   }
   for (const file of roots.flatMap((root) => filesBelow(`dist/${root}`))) if (!outputs.has(file)) rmSync(file);
   chmodSync("dist/src/main.js", 0o755);
-  rmSync(unfinished);
+  rmSync(unfinished, { force: true }); // a build that ran at the same time may have removed it
 }
 
 function filesBelow(folder) {

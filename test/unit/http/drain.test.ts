@@ -67,8 +67,9 @@ it("graceful shutdown does not cut off a response that the client is still readi
   client.on("data", (chunk) => {
     received += chunk.length;
   });
-  client.resume();
+  const ended = once(client.resume(), "close");
   await closed;
+  await ended;
   expect(received).toBeGreaterThan(body.length);
 });
 
