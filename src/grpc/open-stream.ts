@@ -67,8 +67,8 @@ export class OpenStream implements MessageOwner {
   private error: ApiError | undefined;
   /** Whether Node has read the beginning of the request before it emitted the stream. */
   private wasReadEarly = false;
-  /** What Node reads while that beginning is taken from its buffer. */
-  private readMeanwhile: Buffer[] | undefined;
+  /** That beginning, until memory is reserved for it. */
+  private early: Buffer[] | undefined;
   private reader: MessageReader | undefined;
   private receiver: MessageReceiver | undefined;
   private wantsMore = true;
@@ -83,14 +83,16 @@ export class OpenStream implements MessageOwner {
   ) {}
 
   /**
-   * Reserves the memory of the stream, unless it is reserved. Returns false if the memory budget is exhausted.
+   * Reserves the memory of the stream. Returns false if the memory budget is exhausted.
    *
    * @param tenant the tenant to charge, if it is known
    * @param extraBytes the memory in addition to that of every stream
    */
   reserve(tenant: string | undefined, extraBytes = 0): boolean {
-    this.reservation ??= this.connection.account.reserve(streamBytes + extraBytes, tenant);
-    return this.reservation !== undefined;
+    this.reservation = this.connection.account.reserve(streamBytes + extraBytes, tenant);
+    if (this.reservation === undefined) return false;
+    this.receiveEarly();
+    return true;
   }
 
   /** Charges everything reserved for the stream to its tenant. Returns false if the memory budget is exhausted. */
@@ -178,12 +180,16 @@ export class OpenStream implements MessageOwner {
    */
   private readEarly(): void {
     this.wasReadEarly = true;
-    this.readMeanwhile = [];
-    const first: Buffer = this.stream.read();
-    const chunks = [first, ...this.readMeanwhile];
-    this.readMeanwhile = undefined;
-    if (!this.reserve(undefined)) this.end(serviceOverloaded());
-    for (const chunk of chunks) this.receive(chunk);
+    this.early = [];
+    const first: Buffer = this.stream.read(); // more may arrive meanwhile
+    this.early.unshift(first);
+    if (this.reservation !== undefined) this.receiveEarly();
+  }
+
+  private receiveEarly(): void {
+    const { early } = this;
+    this.early = undefined;
+    for (const chunk of early ?? []) this.receive(chunk);
   }
 
   deliver(message: Buffer): void {
@@ -196,8 +202,8 @@ export class OpenStream implements MessageOwner {
   /** Handles a chunk of the request. Returns whether Node may read more. */
   receive(chunk: Buffer): boolean {
     if (this.reader === undefined) return true;
-    if (this.readMeanwhile !== undefined) {
-      this.readMeanwhile.push(chunk);
+    if (this.early !== undefined) {
+      this.early.push(chunk);
       return true;
     }
     this.wantsMore = true;
@@ -212,7 +218,7 @@ export class OpenStream implements MessageOwner {
    * of the stream. Without early data, Node reads on only when the stream is resumed.
    */
   private isWaitingForAdmission(): boolean {
-    return this.wasReadEarly && !this.isAdmitted && this.receiver !== undefined;
+    return this.wasReadEarly && !this.isAdmitted && !this.isDiscarding && this.receiver !== undefined;
   }
 
   /** Accepts no more than the flow control window of the stream, until `resume` is called. */
@@ -254,12 +260,16 @@ export class OpenStream implements MessageOwner {
       return false;
     }
     if (this.receiver !== undefined) {
-      this.stream.resume();
-      // Node takes an early read for one that is still in progress, and begins no other.
-      if (this.wasReadEarly && this.wantsMore) this.resume();
+      this.readOn();
     }
     if (this.requestEnded) this.forwardEnd();
     return !this.isDiscarding;
+  }
+
+  private readOn(): void {
+    this.stream.resume();
+    // Node takes an early read for one that is still in progress, and begins no other.
+    if (this.wasReadEarly && this.wantsMore) this.resume();
   }
 
   /**
@@ -269,20 +279,20 @@ export class OpenStream implements MessageOwner {
   discard(): void {
     if (this.isDiscarding) return;
     this.isDiscarding = true;
+    this.early = undefined;
     this.reader = undefined;
+    this.wantsMore = true;
     // The reader's buffer is gone with the reader. Delivered messages stay in memory until the stream is closed.
     if (!this.hasDelivered) this.release();
     this.reserveUntilClosed();
     if (this.requestEnded && !this.isAdmitted) this.push.call(this.stream, null);
-    this.stream.resume();
+    this.readOn();
   }
 
   /** A refused stream takes memory until its client ends it. If no memory can be reserved, the stream is reset. */
   private reserveUntilClosed(): void {
     const { stream } = this;
-    if (this.hasDelivered || this.requestEnded) return;
-    this.reservation = this.connection.account.reserve(streamBytes, refusedStreams);
-    if (this.reservation !== undefined) return;
+    if (this.hasDelivered || this.requestEnded || this.reserve(refusedStreams)) return;
     setImmediate(() => {
       if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
     });

@@ -60,6 +60,26 @@ it("a message larger than the window of the stream arrives, also if its beginnin
   expect(received.map(({ length }) => length)).toEqual([200_000]);
 });
 
+it.each([
+  ["before memory is reserved", () => {}],
+  ["later", (open: OpenStream) => open.reserve(undefined)],
+])("the rest of a request that is refused %s is read, also if its beginning was read early", async (_when, prepare) => {
+  const { client, opened } = openConnection();
+  const sent = client.request({ ":method": "POST", ":path": "/" });
+  const message = grpcFrame(Buffer.alloc(300_000, "x"));
+  sent.write(message.subarray(0, 100));
+  const open = await opened();
+  expect(open.stream.readableLength, "read before").toBe(100);
+
+  readMessages(open, { ...limits, maxMessageBytes: 300_000, maxChunks: 100 });
+  prepare(open);
+  const finished = once(sent, "finish");
+  sent.end(message.subarray(100));
+  await sleep(20); // the window is full before the caller is refused
+  open.discard();
+  await finished;
+});
+
 it("a client that is not admitted sends no more than the window of the stream, also if Node has read its beginning", async () => {
   const { client, opened, memory } = openConnection();
   const sent = client.request({ ":method": "POST", ":path": "/" });
@@ -69,10 +89,11 @@ it("a client that is not admitted sends no more than the window of the stream, a
   expect(open.stream.readableLength, "read before").toBe(100);
 
   readMessages(open, { ...limits, maxMessageBytes: 1_000_000, maxChunks: 1_000 });
+  open.reserve(undefined);
   sent.end(message.subarray(100));
-  await sleep(50);
   // Node sends one more window update, for what arrives until it stops reading.
-  expect(memory.reserved).toBeGreaterThan(64 * 1_024);
+  await expect.poll(() => memory.reserved).toBeGreaterThan(64 * 1_024);
+  await sleep(50);
   expect(memory.reserved).toBeLessThan(3 * 64 * 1_024);
 });
 
