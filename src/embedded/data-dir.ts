@@ -17,11 +17,13 @@ export function makeDataDir(dataDir: string): void {
   assertPrivateFolder(dataDir);
 }
 
-/** Waits until the disk has the entries of a folder, such as a new or a renamed file. */
+/** Waits until the disk has the entries of a folder, such as a new or a renamed file. Some file systems cannot do that. */
 export function syncFolder(folder: string): void {
   const descriptor = openSync(folder, constants.O_RDONLY);
   try {
     fsyncSync(descriptor);
+  } catch (error) {
+    if (!["EINVAL", "EBADF"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
   } finally {
     closeSync(descriptor);
   }

@@ -16,6 +16,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { cp } from "node:fs/promises";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, relative } from "node:path";
 import { createInterface } from "node:readline";
@@ -52,7 +53,7 @@ export async function openPostgres(
     if (!existsSync(folder)) await initialize(installation.programs, dataDir, folder, abortSignal);
     const owner = isRoot ? ensureOwner(folder) : undefined;
     const password = readFileSync(join(folder, passwordFile), "utf8");
-    const sockets = openSocketFolder(folder, `.s.PGSQL.${portInSocketName}`);
+    const sockets = openSocketFolder(folder, socketFile);
     const allSettings = { ...settings, ...socketSettings };
     return {
       name: "PostgreSQL",
@@ -74,6 +75,7 @@ const passwordFile = "latchkey.password";
 
 /** Only a part of the socket's name; PostgreSQL does not listen on this port. */
 const portInSocketName = 5432;
+const socketFile = `.s.PGSQL.${portInSocketName}`;
 
 /** The socket's path is relative to the working directory, so it is short for any path of the folder. */
 const socketSettings = {
@@ -267,7 +269,7 @@ async function start(
     const server = spawn(join(runner.programs, "postgres"), ["-D", workingDirectory, ...args], {
       ...runner.owner,
       cwd: folder,
-      // PostgreSQL takes this process for no other server.
+      // PostgreSQL ignores a lock file with this process id.
       env: reusedPid === undefined ? {} : { PG_GRANDPARENT_PID: `${reusedPid}` },
       stdio: ["ignore", "ignore", "pipe"],
     });
@@ -282,7 +284,7 @@ async function start(
     const lockedBy = Number(readLines(join(folder, "postmaster.pid"))[0]);
     const session = abandonedSession(folder, lockedBy);
     if (session !== undefined) await endSession(session);
-    else if (lockedBy !== reusedPid && isReused(folder, lockedBy)) reusedPid = lockedBy;
+    else if (lockedBy !== reusedPid && (await isReused(folder, lockedBy))) reusedPid = lockedBy;
     else assertStopping(folder);
     await sleep(100);
   }
@@ -348,10 +350,22 @@ function abandonedSession(folder: string, pid: number): number | undefined {
 
 /**
  * Whether the process in the lock file is certainly no PostgreSQL on this folder: the PostgreSQL was killed, and the system gave its
- * number to another process. That is likely in a container, where the numbers begin at 1 with each start.
+ * number to another process. That is likely in a container, where the numbers begin at 1 with each start. A PostgreSQL in another
+ * container has numbers that mean nothing here, but answers at its socket.
  */
-function isReused(folder: string, pid: number): boolean {
-  return existsSync(`/proc/${pid}/cwd`) && !(isPostgres(pid) && isWorkingIn(pid, folder));
+async function isReused(folder: string, pid: number): Promise<boolean> {
+  if (!existsSync(`/proc/${pid}/cwd`) || (isPostgres(pid) && isWorkingIn(pid, folder))) return false;
+  const { path, close } = openSocketFolder(folder, socketFile);
+  const socket = connect(join(path, socketFile));
+  try {
+    await once(socket, "connect");
+    return false;
+  } catch (error) {
+    return ["ECONNREFUSED", "ENOENT"].includes((error as NodeJS.ErrnoException).code ?? "");
+  } finally {
+    socket.destroy();
+    close();
+  }
 }
 
 /**

@@ -1,7 +1,8 @@
-import { spawn } from "node:child_process";
-import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { Agent, type ClientRequest, get as httpGet } from "node:http";
-import { connect } from "node:net";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import type { Client } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -10,7 +11,7 @@ import { callUnary, openGrpcJs } from "../support/clients/grpc-js.js";
 import { headersOf } from "../support/clients/headers.js";
 import { isRefused } from "../support/clients/sockets.js";
 import { createDatabase } from "../support/harness.js";
-import { type Process, remainingProcesses, until } from "./processes.js";
+import { kill, type Process, remainingProcesses, until } from "./processes.js";
 import {
   call,
   type Launch,
@@ -137,26 +138,24 @@ describe("graceful shutdown", () => {
       const sandbox = makeSandbox();
       const service = await start(sandbox);
       const key = readSecret(sandbox.firstKeyFile);
-      const folder = join(sandbox.dataDir, "postgres");
-      const { uid, gid } = statSync(folder);
-      for (const { pid } of service.descendants()) process.kill(pid, "SIGSTOP");
-      for (const { pid } of service.descendants()) process.kill(pid, "SIGKILL");
-      service.signal("SIGKILL");
-      await waitForExit(service);
-
-      const other = spawn("sleep", ["1000"], { uid, gid });
-      onTestFinished(() => void other.kill());
-      for (const name of ["postmaster.pid", ".s.PGSQL.5432.lock"]) {
-        const [, ...lines] = readFileSync(join(folder, name), "utf8").split("\n");
-        const state = name === "postmaster.pid" ? [status, ""] : [];
-        writeFileSync(join(folder, name), [other.pid, ...lines.slice(0, 6), ...state].join("\n"));
-      }
+      const other = await replaceLockOwner(sandbox, service, status);
       const next = await start(sandbox);
       expect(await call(next, "/v1/keys.listKeys", key)).toMatchObject({ status: 200 });
       expect(await stop(next)).toMatchObject({ code: 0 });
       expect(other.exitCode).toBeNull();
     },
   );
+
+  test("a PostgreSQL in another container, whose number another process has here, is noticed by its socket", async () => {
+    const sandbox = makeSandbox();
+    await replaceLockOwner(sandbox, await start(sandbox), "ready");
+    const socket = join(sandbox.dataDir, "postgres/.s.PGSQL.5432");
+    rmSync(socket, { force: true });
+    const elsewhere = createServer().listen(socket);
+    onTestFinished(() => void elsewhere.close());
+    await once(elsewhere, "listening");
+    await expect(start(sandbox)).rejects.toThrow("Latchkey already runs on");
+  });
 
   test("if it is killed together with the service, the next start stops the PostgreSQL that they have left, and works", async () => {
     const sandbox = makeSandbox();
@@ -357,4 +356,24 @@ async function callGrpc(client: Client, method: string, credential: string): Pro
   const { bytes, error } = await callUnary(client, path, headersOf(credential), undefined, { deadline });
   if (error) throw error;
   return bytes;
+}
+
+/**
+ * Kills a service with everything that it has started, and writes the number of another process of the same user into the lock
+ * files of its PostgreSQL. Returns that process.
+ */
+async function replaceLockOwner(sandbox: Sandbox, service: Service, status: string): Promise<ChildProcess> {
+  const folder = join(sandbox.dataDir, "postgres");
+  const { uid, gid } = statSync(folder);
+  kill(service.descendants());
+  service.signal("SIGKILL");
+  await waitForExit(service);
+  const other = spawn("sleep", ["1000"], { uid, gid });
+  onTestFinished(() => void other.kill());
+  for (const name of ["postmaster.pid", ".s.PGSQL.5432.lock"]) {
+    const [, ...lines] = readFileSync(join(folder, name), "utf8").split("\n");
+    const state = name === "postmaster.pid" ? [status, ""] : [];
+    writeFileSync(join(folder, name), [other.pid, ...lines.slice(0, 6), ...state].join("\n"));
+  }
+  return other;
 }
