@@ -5,16 +5,23 @@ import { createProgram } from "./cli/program.js";
 import { serveByDefault } from "./cli/serve.js";
 
 const outputWritten = watchOutput();
-try {
-  await run(process.argv.slice(2)).finally(outputWritten);
-} catch (error) {
-  reportError(error);
-  process.exitCode = exitCodeOf(error);
-}
+const exitCode = (await attempt(run)) || (await attempt(outputWritten));
 // All work is done. A client that keeps its connection open must not keep the process alive.
-process.exit();
+process.exit(exitCode);
 
-async function run(args: readonly string[]): Promise<void> {
+async function run(): Promise<void> {
+  const args = process.argv.slice(2);
   if (args.length === 0) await serveByDefault(process.env);
   else await createProgram(process.env).parseAsync(args, { from: "user" });
+}
+
+/** Reports an error of a step. Returns the exit code. */
+async function attempt(step: () => Promise<void>): Promise<number> {
+  try {
+    await step();
+    return 0;
+  } catch (error) {
+    reportError(error);
+    return exitCodeOf(error);
+  }
 }

@@ -35,7 +35,7 @@ export function handleClientError(
   // Without any request bytes, close silently: a response now would be read as that to the client's first request.
   const receivedNothing = code === "ERR_HTTP_REQUEST_TIMEOUT" && (socket as Partial<Socket>).bytesRead === 0;
   const refuse = () => {
-    if (!socket.writable || receivedNothing || codesWithoutResponse.has(code)) socket.destroy();
+    if (receivedNothing || codesWithoutResponse.has(code)) socket.destroy();
     else writeError(socket, (apiErrors[code] ?? notHttp)(limits), docsBase, logCall);
   };
   afterPendingResponse(socket, refuse);
@@ -113,6 +113,10 @@ function countHostHeaders(rawHeaders: readonly string[]): number {
 }
 
 function writeError(socket: Duplex, error: ApiError, docsBase: string, logCall: AccessLog): void {
+  if (!socket.writable) {
+    socket.destroy();
+    return;
+  }
   const requestId = mintId("req");
   const body = errorBody(error, requestId, docsBase);
   const head = encodeHead(`${catalogue[error.code].status} ${titleOf(error.code)}`, {

@@ -41,8 +41,8 @@ export function drainOnClose(fastify: FastifyInstance, { lingerMs, drainMs, log 
     listened = true;
   });
 
-  // Fastify and Node call it, too. To Node, a connection is idle whose response has ended but is not sent yet. It cannot be left
-  // out, so all idle connections wait for it, at most for `drainMs`.
+  // Fastify and Node call it, too. To Node, a connection is idle when its response has ended, although it is not sent yet. Node
+  // cannot close the others alone. So none is closed while a response is being sent, at most for `drainMs`.
   server.closeIdleConnections = () => {
     if (![...sockets].some(({ writableLength }) => writableLength > 0)) closeIdleConnections();
   };

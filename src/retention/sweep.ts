@@ -64,7 +64,7 @@ export function startSweep(store: RetentionStore, erasure: Erasure, options: Swe
     return removed;
   }
 
-  /** Removes or erases the rows of all kinds. A row that is locked keeps only those of its own kind. */
+  /** Removes or erases the rows of all kinds. A locked row delays only the rows of its own kind. */
   async function sweepAll(): Promise<void> {
     const failures: unknown[] = [];
     const removeKind = (remove: (retentionMs: number) => Promise<Batch>, days?: Days) =>

@@ -48,7 +48,6 @@ function findExcess(schema: DescMessage, bytes: Uint8Array): FieldError | undefi
       const record = nextRecord(reader, end, fields);
       const { field, maxItems, shape } = record.child;
       const isItem = field?.fieldKind === "list" && maxItems !== undefined;
-      items ??= isItem ? new Map() : undefined;
       const index = isItem ? (items?.get(record.number) ?? 0) : undefined;
       if (shape?.isObject && field?.fieldKind === "message") {
         objects ??= new Set();
@@ -60,7 +59,8 @@ function findExcess(schema: DescMessage, bytes: Uint8Array): FieldError | undefi
         if (members > maxMembers) return { location: path.slice(0, -1) || "body", message: tooManyMembers };
       } else {
         if (index === maxItems) return { location: path + field?.jsonName, message: tooManyItems(maxItems) };
-        items?.set(record.number, index + 1);
+        items ??= new Map();
+        items.set(record.number, index + 1);
       }
       const excess = record.isNested && shape && scanField(record.end, shape, path + field?.jsonName, index);
       if (excess) return excess;

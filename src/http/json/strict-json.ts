@@ -186,7 +186,7 @@ function findProblem(text: string, shape: Shape, fieldName: string | undefined):
       isName = false;
       at = end;
     } else if (character === minus || (character >= zero && character <= nine)) {
-      // Counted as one character: 0.00 is longer than the number that a response would have, 0.
+      // `size` is a lower bound, and a response may write the number shorter: 0.00 as 0. So it counts as one character.
       const number = numberAt(text, at);
       if (number.length > maxFieldBytes) return fieldError(tooLarge);
       if (isAltered(number)) return fieldError(`${open.length === 0 ? "is" : "has"} ${inexactNumber}`);
