@@ -43,16 +43,11 @@ it.each([
 });
 
 it("a message larger than the window of the stream arrives, also if its beginning was read early", async () => {
-  const { client, opened } = openConnection();
-  const sent = client.request({ ":method": "POST", ":path": "/" });
-  const message = grpcFrame(Buffer.alloc(200_000, "x"));
-  sent.write(message.subarray(0, 100));
-  const open = await opened();
-  expect(open.stream.readableLength, "read before").toBe(100);
+  const { sent, open, rest } = await sendEarly(grpcFrame(Buffer.alloc(200_000, "x")), 100);
 
   const { received, ended } = readMessages(open, { ...limits, maxMessageBytes: 200_000, maxChunks: 100 });
   open.reserve(undefined);
-  sent.end(message.subarray(100));
+  sent.end(rest);
   await sleep(20); // the window is full before the caller is admitted
   open.assign("tenant");
   open.admit();
@@ -64,33 +59,23 @@ it.each([
   ["before memory is reserved", () => {}],
   ["later", (open: OpenStream) => open.reserve(undefined)],
 ])("the rest of a request that is refused %s is read, also if its beginning was read early", async (_when, prepare) => {
-  const { client, opened } = openConnection();
-  const sent = client.request({ ":method": "POST", ":path": "/" });
-  const message = grpcFrame(Buffer.alloc(300_000, "x"));
-  sent.write(message.subarray(0, 100));
-  const open = await opened();
-  expect(open.stream.readableLength, "read before").toBe(100);
+  const { sent, open, rest } = await sendEarly(grpcFrame(Buffer.alloc(300_000, "x")), 100);
 
   readMessages(open, { ...limits, maxMessageBytes: 300_000, maxChunks: 100 });
   prepare(open);
   const finished = once(sent, "finish");
-  sent.end(message.subarray(100));
+  sent.end(rest);
   await sleep(20); // the window is full before the caller is refused
   open.discard();
   await finished;
 });
 
 it("a client that is not admitted sends no more than the window of the stream, also if Node has read its beginning", async () => {
-  const { client, opened, memory } = openConnection();
-  const sent = client.request({ ":method": "POST", ":path": "/" });
-  const message = grpcFrame(Buffer.alloc(1_000_000, "x"));
-  sent.write(message.subarray(0, 100));
-  const open = await opened();
-  expect(open.stream.readableLength, "read before").toBe(100);
+  const { sent, open, rest, memory } = await sendEarly(grpcFrame(Buffer.alloc(1_000_000, "x")), 100);
 
   readMessages(open, { ...limits, maxMessageBytes: 1_000_000, maxChunks: 1_000 });
   open.reserve(undefined);
-  sent.end(message.subarray(100));
+  sent.end(rest);
   // Node sends one more window update, for what arrives until it stops reading.
   await expect.poll(() => memory.reserved).toBeGreaterThan(64 * 1_024);
   await sleep(50);
@@ -117,20 +102,15 @@ it("the chunks that arrive before the caller is admitted are limited, also if No
 });
 
 it("grpc-js gets only complete messages, also if Node has read the beginning of one early", async () => {
-  const { client, opened } = openConnection();
-  const sent = client.request({ ":method": "POST", ":path": "/" });
-  sent.write(first.subarray(0, 7));
-  const open = await opened();
+  const { sent, open, rest } = await sendEarly(first, 7);
   const { stream } = open;
-  expect(stream.readableLength, "read before").toBe(7);
-
   open.reserve(undefined);
   open.readMessages(limits);
   expect(open.admit()).toBe(true);
   expect(stream.readableLength).toBe(0);
   const chunks: Buffer[] = [];
   stream.on("data", (chunk) => chunks.push(chunk as Buffer));
-  sent.end(first.subarray(7));
+  sent.end(rest);
   await once(stream, "end");
   expect(chunks).toEqual([first]);
 });
@@ -150,6 +130,16 @@ it("the client of a bidirectional stream has the request timeout to read its end
   await sleep(1_200); // timeouts are checked every second
   expect(open.stream.rstCode).toBe(constants.NGHTTP2_NO_ERROR);
 });
+
+/** Opens a stream, of whose request Node has read this many bytes before it emits the stream. */
+async function sendEarly(request: Buffer, bytes: number) {
+  const { client, opened, memory } = openConnection();
+  const sent = client.request({ ":method": "POST", ":path": "/" });
+  sent.write(request.subarray(0, bytes));
+  const open = await opened();
+  expect(open.stream.readableLength, "read before").toBe(bytes);
+  return { sent, open, memory, rest: request.subarray(bytes) };
+}
 
 /** Reads the messages of a stream, as the handler of a call does. */
 function readMessages(open: OpenStream, messageLimits: MessageLimits = limits) {
