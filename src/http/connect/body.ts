@@ -12,7 +12,7 @@ import {
 } from "@bufbuild/protobuf";
 import { type FieldError, invalidInput, isEnough, payloadTooLarge, unsupportedCompression } from "../../errors.js";
 import { readBinary } from "../../rpc/decode-binary.js";
-import { maxItemsOf, nestedMessageOf, tooManyItems } from "../../rpc/message-limits.js";
+import { maxItemsOf, nestedMessageOf, repeated, tooManyItems } from "../../rpc/message-limits.js";
 import { maxMessageBytes } from "../../rpc/pipeline.js";
 import { shapeOfMessage } from "../json/shape.js";
 import { parseStrictJson } from "../json/strict-json.js";
@@ -106,8 +106,15 @@ function readJson(schema: DescMessage, body: Buffer): Message {
  */
 function collectErrors(schema: DescMessage, json: JsonObject, path: string, errors: FieldError[]): void {
   const countBefore = errors.length;
+  const given = new Set<DescField>();
   for (const [name, value] of Object.entries(json)) {
-    if (!isEnough(errors)) collectFieldErrors(schema, name, value, path === "" ? name : `${path}.${name}`, errors);
+    if (isEnough(errors)) return;
+    const location = path === "" ? name : `${path}.${name}`;
+    const field = schema.fields.find(({ jsonName, name: protoName }) => name === jsonName || name === protoName);
+    if (field === undefined) errors.push({ location, message: "is not a known field" });
+    else if (given.has(field)) errors.push({ location, message: repeated });
+    else collectFieldErrors(schema, field, name, value, location, errors);
+    if (field !== undefined) given.add(field);
   }
   if (errors.length === countBefore)
     errors.push({ location: path || "body", message: "has mutually exclusive fields" });
@@ -115,16 +122,12 @@ function collectErrors(schema: DescMessage, json: JsonObject, path: string, erro
 
 function collectFieldErrors(
   schema: DescMessage,
+  field: DescField,
   name: string,
   value: JsonValue,
   location: string,
   errors: FieldError[],
 ): void {
-  const field = schema.fields.find(({ jsonName, name: protoName }) => name === jsonName || name === protoName);
-  if (field === undefined) {
-    errors.push({ location, message: "is not a known field" });
-    return;
-  }
   const items = field.fieldKind === "list" && Array.isArray(value) ? value : [];
   const maxItems = maxItemsOf(field) ?? items.length;
   if (items.length > maxItems) {

@@ -190,4 +190,9 @@ describe("a body that is the value of one field", () => {
       "limits[0].name cannot be read as string",
     ]);
   });
+
+  it("over Connect, names a field that is given under both of its names", async () => {
+    const body = `{"limits":[{"name":"a","limit":1,"autoApply":true,"auto_apply":true}]}`;
+    expect(await connectErrors("CheckLimits", body)).toEqual(["limits[0].auto_apply is given more than once"]);
+  });
 });
