@@ -25,7 +25,7 @@ const backends = await startBackends({
   dataDir: join(folder, "backends"),
   searchPath: process.env["PATH"] ?? "",
   withRedis: true,
-  durable: false,
+  durable: true,
 });
 const results: Result[] = [];
 try {

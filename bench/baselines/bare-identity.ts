@@ -10,8 +10,8 @@ const sql = openSql(DATABASE_URL, { max: 10 });
 const server = fastify();
 server.post<{ Body: { externalId: string } }>("/v2/identities.getIdentity", async ({ body }, reply) => {
   const [row] = await sql`
-    select identity_id, external_id, meta, created_at, updated_at from identities
-    where workspace_id = ${WORKSPACE_ID} and external_id = ${body.externalId}`;
+    select identity_id, external_id, meta, ratelimits, created_at, updated_at from identities
+    where workspace_id = ${WORKSPACE_ID} and external_id = ${body.externalId} and deleted_at is null`;
   if (row === undefined) return reply.code(404).send();
   return {
     meta: { requestId },
