@@ -178,6 +178,8 @@ test("the first release and the present version serve on one database while one 
     await load.stop();
   }
   expect(load.failures).toEqual([]);
+  const total = Object.values(load.calls).reduce((sum, calls) => sum + calls, 0);
+  expect(load.unavailable, `of ${total} calls`).toBeLessThan(total / 50);
   process.stdout.write(
     `upgrade: ${JSON.stringify(load.calls)}, 0 failed, ${load.unavailable} repeated on a busy machine\n`,
   );

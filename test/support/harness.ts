@@ -65,14 +65,15 @@ export async function twoRenewals(app: App): Promise<void> {
 }
 
 /**
- * Longer timeouts for the run's own servers: on a busy machine they are sometimes slower than the defaults, and the service
- * then responds without them. Tests of outages use a proxy, or another server, and so the defaults.
+ * Longer timeouts for servers that the service reaches directly: on a busy machine they are sometimes slower than the defaults,
+ * and the service then responds without them. Tests of outages use a proxy, which has another address, and so the defaults.
  */
 function timeoutsFor(databaseUrl: string, redis: AppOptions["redis"]): Partial<AppOptions> {
-  const isOwn = (url: string | undefined, own: string) => url !== undefined && new URL(url).host === new URL(own).host;
+  const isDirect = (url: string | undefined, own: string) =>
+    url !== undefined && new URL(url).host === new URL(own).host;
   return {
-    ...(isOwn(databaseUrl, inject("databaseUrl")) && { pollTimeoutMs: 5_000 }),
-    ...(isOwn(redis?.urls[0], inject("redisUrl")) && longRedisTimeouts),
+    ...(isDirect(databaseUrl, inject("databaseUrl")) && { pollTimeoutMs: 5_000 }),
+    ...(isDirect(redis?.urls[0], inject("redisUrl")) && longRedisTimeouts),
   };
 }
 

@@ -12,7 +12,7 @@ import { budgetLeak, oneByteChunks, pipelinedPages, unreadLists300, unreadPages 
 import { impossibleFolder, localPorts, plantedCredential, secretInOutput } from "./attacks/local.js";
 import { lateBody, passedDeadline } from "./attacks/revocation.js";
 import { borrowedNames, lockOut, outlivingExpiry } from "./attacks/scopes.js";
-import { endlessGrowth, largeIdentity, slowSearches } from "./attacks/tenants.js";
+import { endlessGrowth, largeIdentities, slowSearches } from "./attacks/tenants.js";
 import {
   manyVerifierStreams,
   unreadVerifierStreams,
@@ -35,7 +35,7 @@ export const attacks: readonly Attack[] = [
   unreadGrpcLists,
   budgetLeak,
   slowSearches,
-  largeIdentity,
+  largeIdentities,
   oneByteChunks,
   oneByteFrames,
   reflectionFlood,

@@ -131,7 +131,7 @@ async function measure(rounds: number): Promise<Map<string, number[]>> {
 const busy = async () => total(await readSamples(app), "latchkey_pool_connections", { state: "busy" });
 
 describe("tenant isolation: while one tenant sends expensive calls", () => {
-  it("another tenant's lists and revocations, and the operator's, take at most twice their normal time", async () => {
+  it("another tenant's lists and revocations, and the operator's, take at most twice their normal time, or 300 ms", async () => {
     await measure(1); // opens connections and prepares statements
     const before = await measure(rounds);
     const lockedId = await makeKey(attacker);

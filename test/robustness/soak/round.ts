@@ -54,8 +54,8 @@ export interface IdleSample extends ProcessSample {
 /** The sessions of PostgreSQL: those of the pool, those that spend credits, and the one of the change poller. */
 const maxSessions = 10 + 3 + 1;
 
-/** In addition to the sessions, one connection to Redis, and two of the client that reads the metrics. */
-const maxSockets = maxSessions + 3;
+/** One connection to Redis, and two of the client that reads the metrics. PostgreSQL is reached by a Unix socket. */
+const maxSockets = 3;
 
 /** The number of samples. Each one interrupts the service, because it collects garbage several times. */
 const samplesPerRound = 120;

@@ -9,8 +9,12 @@ export const terminalEscapes: Attack = {
     const target = await context.start();
     const { key } = await target.createTenant();
     const hostile = "\u001b[31m\u009b31m\u202e\u2066\u200f";
-    await target.call("keys.createKey", key, { name: `n${hostile}`, meta: { [`m${hostile}`]: `v${hostile}` } });
-    await target.call("identities.createIdentity", key, { externalId: "u\u009b", meta: { text: hostile } });
+    // An externalId may have no control characters.
+    const externalId = "u\u202e\u2066\u200f";
+    const created = [
+      await target.call("keys.createKey", key, { name: `n${hostile}`, meta: { [`m${hostile}`]: `v${hostile}` } }),
+      await target.call("identities.createIdentity", key, { externalId, meta: { text: hostile } }),
+    ];
     const env = {
       ...process.env,
       LATCHKEY_ADDRESS: `127.0.0.1:${target.grpcPort}`,
@@ -29,7 +33,7 @@ export const terminalEscapes: Attack = {
         found.push(args.join(" "));
     }
     return outcomeOf(
-      { "output escaped": found.length === 0 },
+      { "output escaped": found.length === 0, "data stored": created.every(({ status }) => status === 200) },
       found.length === 0 ? "all escaped" : `unescaped in ${found.join(", ")}`,
     );
   },

@@ -71,8 +71,13 @@ export const lateBody: Attack = {
     const target = await context.start();
     const sql = target.sql();
     const effects: string[] = [];
+    const refusedInTime: string[] = [];
     let tried = 0;
     for (const [protocol, begin] of Object.entries(protocols)) {
+      const { key } = await target.createTenant();
+      const finishInTime = await begin(context, target, key);
+      await sleep(arrivalMs);
+      if (!(await finishInTime())) refusedInTime.push(protocol);
       for (const [name, revoke] of Object.entries(revocations)) {
         const tenant = await target.createTenant();
         const { data: stolen } = await target.call("keys.createKey", tenant.key, { scopes: ["*"] });
@@ -89,7 +94,7 @@ export const lateBody: Attack = {
     }
     const created = effects.length > 0 ? `; a key was created after ${effects.join(", ")}` : "";
     return outcomeOf(
-      { "all refused": effects.length === 0 },
+      { "all refused": effects.length === 0, "accepted without a revocation": refusedInTime.length === 0 },
       `${tried - effects.length} of ${tried} refused${created}`,
     );
   },
@@ -102,27 +107,31 @@ export const passedDeadline: Attack = {
     const target = await context.start();
     const { key, workspaceId } = await target.createTenant();
     const calls = 20;
-    const socket = await connectSocket(target.httpUrl);
-    context.addCleanup(() => socket.destroy());
-    for (let call = 0; call < calls; call++) {
+    const message = toBinary(CreateKeyRequestSchema, create(CreateKeyRequestSchema, { name: "late" }));
+    /** Sends a request over Connect and over gRPC. */
+    const createTwo = async (deadlines: { readonly connect: string; readonly grpc: string }) => {
       await fetch(`${target.httpUrl}/latchkey.v1.KeysService/CreateKey`, {
         method: "POST",
-        headers: { ...jsonHeaders(key), "connect-timeout-ms": "0" },
+        headers: { ...jsonHeaders(key), "connect-timeout-ms": deadlines.connect },
         body,
       }).then((response) => response.text());
       const session = await openAttackSession(context, target);
-      const stream = openStream(session, "/latchkey.v1.KeysService/CreateKey", key, { "grpc-timeout": "0m" });
-      stream?.end(
-        grpcFrame(Buffer.from(toBinary(CreateKeyRequestSchema, create(CreateKeyRequestSchema, { name: "late" })))),
-      );
-      if (stream) await Promise.race([once(stream.resume(), "close"), sleep(2_000)]);
+      const stream = openStream(session, "/latchkey.v1.KeysService/CreateKey", key, { "grpc-timeout": deadlines.grpc });
+      stream?.end(grpcFrame(Buffer.from(message)));
+      if (stream) await Promise.race([once(stream.resume(), "close"), sleep(10_000)]);
       session.destroy();
-    }
-    const [row] = await target.sql()`
-      select count(*)::int as created from keys where workspace_id = ${workspaceId} and name = 'late'`;
+    };
+    const countCreated = async () => {
+      const [row] = await target.sql()`
+        select count(*)::int as created from keys where workspace_id = ${workspaceId} and name = 'late'`;
+      return row?.["created"];
+    };
+    for (let call = 0; call < calls; call++) await createTwo({ connect: "0", grpc: "0m" });
+    const late = await countCreated();
+    await createTwo({ connect: "10000", grpc: "10S" });
     return outcomeOf(
-      { "no change made": row?.["created"] === 0 },
-      `${row?.["created"]} keys created by ${2 * calls} calls after their deadline`,
+      { "no change made": late === 0, "the same requests in time make it": (await countCreated()) === late + 2 },
+      `${late} keys created by ${2 * calls} calls after their deadline`,
     );
   },
 };

@@ -197,7 +197,7 @@ export const manyVerifierStreams: Attack = {
     });
     const open = await target.metric("verifier_streams");
     const { withstood, observed } = outcome;
-    return withstood ? outcomeOf({ "streams limited": open <= 4_096 }, observed) : outcome;
+    return withstood ? outcomeOf({ "streams limited": open <= 1_000 }, observed) : outcome;
   },
 };
 
