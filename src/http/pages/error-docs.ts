@@ -305,7 +305,7 @@ export const errorDocs: Record<ApiErrorCode, ErrorDoc> = {
       "A synchronous standby of the database has not confirmed the change. The change may or may not have taken effect.",
       "The request was a readiness probe, and the service is shutting down.",
       "The service is overloaded, and sheds calls before it starts to process them.",
-      "The workspace has 1,000 lookups in flight in this replica. Calls with keys or rate limit namespaces that are not cached need some.",
+      "The workspace has 1,000 lookups in flight in this replica. Calls with rate limit namespaces that are not cached, and verifiers with such keys, need some.",
     ],
     remedy: "Retry after the delay in `Retry-After`; over gRPC, after the delay in `RetryInfo`.",
     seeAlso: [ErrorCode.APPLICATION_DEADLINE_EXCEEDED, ErrorCode.APPLICATION_UNEXPECTED_ERROR],
