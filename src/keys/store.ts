@@ -102,7 +102,7 @@ export function createKeysStore(db: Database, quotas: Quotas) {
             identities.meta as identity_meta, identities.ratelimits as identity_ratelimits,
             identities.created_at as identity_created_at, identities.updated_at as identity_updated_at,
             disabled_at is null as workspace_enabled, has_imports as workspace_has_imports,
-            pg_current_snapshot()::text as snapshot
+            primary_snapshot() as snapshot
           from keys join workspaces using (workspace_id)
             left join apis on apis.api_id = keys.api_id
             ${withIdentity}

@@ -128,7 +128,7 @@ export function createOverridesStore(db: Database, quotas: Quotas) {
       const rows = await db.readShared(
         call,
         sql<InSnapshot<Override | { overrideId: null }>[]>`
-          select override_id, identifier, "limit", duration::float8 as duration, pg_current_snapshot()::text as snapshot
+          select override_id, identifier, "limit", duration::float8 as duration, primary_snapshot() as snapshot
           from (select) as one left join (${ofNamespace(workspaceId, namespace)}) as overrides on true
           order by override_id`,
       );

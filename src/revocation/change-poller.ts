@@ -13,6 +13,8 @@ export interface ChangeSource {
   changedSince(seen: Snapshot): Promise<Changed>;
   /** Informs all processes that transaction ids are used anew. */
   startTimeline(): Promise<void>;
+  /** The same after a crash of PostgreSQL, which each process finds by itself. */
+  startTimelineAfterCrash(): Promise<void>;
 }
 
 const minRenewalIntervalMs = 1_000;
@@ -44,7 +46,9 @@ export function pollerSettings(timeoutMs = defaultTimeoutMs): PoolSettings {
 /**
  * Polls on a connection of its own, each time with a timeout. If no answer comes, PostgreSQL is unavailable or the
  * network drops packets; then no statement should go on waiting on the other connections either. They are also renewed
- * when another server has taken over, because they may still lead to the old one.
+ * when another server has taken over, because they may still lead to the old one. All are renewed if its own connection
+ * leads to a standby, because the address may lead to the primary by now, or has an unsafe setting, because a corrected one
+ * holds for new sessions.
  *
  * @param timeline the timeline that was read on the other connections
  * @param timeoutMs the timeout of a poll. With the default, a call that waits for two attempts is answered within a second
@@ -61,14 +65,14 @@ export function createChangePoller(
   let connecting: Promise<void> | undefined;
   let connectTimeout = firstConnectTimeout;
   let knownTimeline = timeline;
-  let othersRenewedAt = Number.NEGATIVE_INFINITY;
+  let renewedAt = Number.NEGATIVE_INFINITY;
 
   /** At a minimum interval: if PostgreSQL is only overloaded, many new connections would make that worse. */
-  function renewOthers(): void {
+  function renewAtInterval(databases: readonly Pick<Database, "renew">[]): void {
     const now = performance.now();
-    if (now < othersRenewedAt + minRenewalIntervalMs) return;
-    othersRenewedAt = now;
-    for (const other of others) other.renew();
+    if (now < renewedAt + minRenewalIntervalMs) return;
+    renewedAt = now;
+    for (const database of databases) database.renew();
   }
 
   async function ask<T>(withinMs: number, query: () => Promise<T>): Promise<T> {
@@ -80,7 +84,7 @@ export function createChangePoller(
     } catch (error) {
       if (error instanceof TimeoutError) {
         own.renew();
-        renewOthers();
+        renewAtInterval(others);
         if (!connected) connectTimeout = Math.min(connectTimeout * 2, firstConnectTimeout * maxConnectFactor);
       }
       connected = false;
@@ -97,9 +101,15 @@ export function createChangePoller(
       await withTimeout(firstConnectTimeout, connecting);
     },
     startTimeline: () => ask(timeoutMs, store.startTimeline),
+    startTimelineAfterCrash: () => ask(timeoutMs, store.startTimelineAfterCrash),
     async changedSince(seen) {
       const changed = await ask(timeoutMs, () => store.changedSince(seen));
-      if (knownTimeline !== changed.timeline) for (const other of others) other.renew();
+      if (changed.standby || changed.unsafeSetting !== null) {
+        connected = false;
+        renewAtInterval([own, ...others]);
+      } else if (knownTimeline !== changed.timeline) {
+        for (const other of others) other.renew();
+      }
       knownTimeline = changed.timeline;
       return changed;
     },

@@ -23,7 +23,7 @@ export interface LeaseTerms {
   readonly leaseMs: number;
   /** How long a change waits before it is acknowledged: at least as long as any process has a lease. */
   readonly waitMs: number;
-  /** The timeline of the database. */
+  /** The timeline of the database. Empty after a crash of PostgreSQL, until a process has started the next one. */
   readonly timeline: string;
   readonly unsafeSetting: UnsafeSetting | null;
 }
@@ -37,7 +37,10 @@ export interface Changed extends LeaseTerms {
   readonly standby: boolean;
   /** Whether the tables receive the changes of another server by logical replication. */
   readonly subscribed: boolean;
-  /** The time by the database's clock, in milliseconds since 1970, read after the poll was sent. */
+  /**
+   * The time by the database's clock, in milliseconds since 1970, read after the poll was sent and before the snapshot was
+   * taken.
+   */
   readonly time: number;
   /** Undefined if they cannot be listed: there are too many, or rows were removed whose ids are lost. */
   readonly changes: readonly Change[] | undefined;
@@ -52,7 +55,10 @@ const maxRowsPerWorkspace = 1_000;
 /** The maximum number of changed rows that a poll reads. Reading more would exceed its timeout. */
 const maxChanges = 50_000;
 
-type TermsRow = Omit<LeaseTerms, "snapshot"> & { readonly snapshot: string };
+type TermsRow = Omit<LeaseTerms, "snapshot" | "timeline"> & {
+  readonly snapshot: string;
+  readonly timeline: string | null;
+};
 
 interface ChangedRow extends TermsRow {
   readonly standby: boolean;
@@ -124,7 +130,7 @@ export function createChangeStore(db: Database) {
           from cluster_state`,
       );
       if (row === undefined) throw leaseRowMissing();
-      return { ...row, snapshot: parseSnapshot(row.snapshot) };
+      return { ...row, snapshot: parseSnapshot(row.snapshot), timeline: row.timeline ?? "" };
     },
 
     /**
@@ -149,7 +155,7 @@ export function createChangeStore(db: Database) {
         with present as materialized (
             select pg_current_snapshot()::text as snapshot, lease_ms, wait_ms, timeline(), ${unsafeSetting},
               pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as standby, ${isSubscribed},
-              forgotten_xid::text::float8, (extract(epoch from clock_timestamp()) * 1000)::float8 as time
+              forgotten_xid::text::float8, (extract(epoch from now()) * 1000)::float8 as time
             from cluster_state),
           changed as materialized (
             select * from (
@@ -177,7 +183,7 @@ export function createChangeStore(db: Database) {
         snapshot,
         leaseMs,
         waitMs,
-        timeline,
+        timeline: timeline ?? "",
         unsafeSetting: first.unsafeSetting,
         standby,
         subscribed,
@@ -189,6 +195,11 @@ export function createChangeStore(db: Database) {
     /** Invalidates all signed cache entries: from now on, transaction ids may be assigned a second time. */
     async startTimeline(): Promise<void> {
       await db.runInBackground(sql`select rotate_cache_secret()`);
+    },
+
+    /** Starts the timeline after a crash of PostgreSQL, unless another process has. */
+    async startTimelineAfterCrash(): Promise<void> {
+      await db.runInBackground(sql`insert into server_run default values on conflict do nothing`);
     },
 
     /** Checks that the database answers. */

@@ -91,6 +91,10 @@ export function createLease(
     if (wasSubscribed) throw unusable("logical replication has changed the tables; drop the subscription, and restart");
     if (found.unsafeSetting !== null) throw unusable(`${found.unsafeSetting}: acknowledged changes could be lost`);
 
+    if (found.timeline === "") {
+      await source.startTimelineAfterCrash();
+      return poll(since, timeline);
+    }
     // Another timeline may lack changes that this process has seen, so its own recent past is read.
     if (found.timeline !== timeline) return poll(recentSnapshot(found.snapshot), found.timeline);
     if (!includes(found.snapshot, since)) {
@@ -105,9 +109,7 @@ export function createLease(
     else changeLog.append(found.snapshot, found.changes);
     onChanges(isOtherTimeline ? undefined : found.changes);
     ({ leaseMs, waitMs } = found);
-    // The database took the snapshot after the poll was sent, and may have read its clock up to this much later.
-    const laterMs = (clock.monotonic() - sentAt) * maxSpeedRatio;
-    lastAnswer = { time: found.time, wall, sentAt, deadline: found.time - laterMs + leaseMs };
+    lastAnswer = { time: found.time, wall, sentAt };
     offset = wall - sentAt;
     validUntil = sentAt + leaseMs;
   }
@@ -167,7 +169,8 @@ export function createLease(
       if (passedMs === undefined) throw unusable("a clock of this machine was set, or has stood still");
       return new Date(lastAnswer.time + passedMs * maxSpeedRatio);
     },
-    databaseDeadline: () => new Date(lastAnswer?.deadline ?? 0),
+    // The database read its clock before it took the snapshot, and a change that this does not include waits for a lease.
+    databaseDeadline: () => new Date(lastAnswer === undefined ? 0 : lastAnswer.time + leaseMs),
   };
 }
 
@@ -178,8 +181,6 @@ interface Answer {
   /** What the clocks of this process showed when the poll was sent. */
   readonly wall: number;
   readonly sentAt: number;
-  /** The end of the lease by the database's clock. */
-  readonly deadline: number;
 }
 
 /** The milliseconds since the poll was sent, by the clock that shows more; undefined if the clocks disagree. */

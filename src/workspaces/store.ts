@@ -168,7 +168,7 @@ export function createWorkspacesStore(db: Database) {
       const [row] = await db.readShared(
         call,
         sql<InSnapshot<WorkspaceState>[]>`
-          select disabled_at is null as enabled, has_imports, pg_current_snapshot()::text as snapshot
+          select disabled_at is null as enabled, has_imports, primary_snapshot() as snapshot
           from workspaces where workspace_id = ${workspaceId} and deleted_at is null`,
       );
       return row;

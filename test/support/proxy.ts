@@ -20,6 +20,8 @@ export interface BackendProxy {
   resume(): void;
   /** Resets every connection. New ones lead to the backend of this URL. */
   retarget(backendUrl: string): void;
+  /** New connections lead to the backend of this URL. The others stay as they are. */
+  connectNewTo(backendUrl: string): void;
   /** How many bytes the backend has sent so far. */
   bytesFromBackend(): number;
   close(): Promise<void>;
@@ -84,6 +86,9 @@ export async function openProxy(backendUrl: string): Promise<BackendProxy> {
     retarget(to) {
       backend = addressOf(to);
       breakAll();
+    },
+    connectNewTo(to) {
+      backend = addressOf(to);
     },
     bytesFromBackend: () => bytesFromBackend,
     async close() {

@@ -4,6 +4,7 @@ import { type Call, runUnlessAborted } from "../../call/call.js";
 import { inSpan } from "../../observe/tracing.js";
 import { connectPostgres, type PoolSettings, poolSettings, type Sql } from "./connection.js";
 import { assertInternals, closeNow } from "./internals.js";
+import { isReadOnly } from "./errors.js";
 import { createPool, type PoolUsage } from "./pool.js";
 import { type Origin, ownOrigin } from "./shares.js";
 import type { Fragment, Rows } from "./sql.js";
@@ -33,11 +34,15 @@ export interface Database {
 /** How long statements in flight may continue on connections that were replaced. */
 const replacedSeconds = 0.5;
 
+/** How soon connections that lead to a standby may be replaced again. */
+const minStandbyIntervalMs = 1_000;
+
 /**
  * Opens connections that survive breaks and lost packets. postgres.js 3.4.9 alone does not: it uses a silent connection until
  * TCP gives up, 15 minutes later; a statement that arrives between the error and the end of a broken connection waits
  * forever or counts as done; and rows of a broken connection appear in the next result. So when one connection breaks, all
- * are replaced, and only complete results count.
+ * are replaced, and only complete results count. All are replaced, too, if one leads to a standby: the address may lead to
+ * the primary by now.
  *
  * @param observer without one, no statement is shed
  */
@@ -71,10 +76,24 @@ export function openDatabase(
     }, replacedSeconds * 4_000).unref();
   }
 
+  let replacedStandbyAt = Number.NEGATIVE_INFINITY;
+  const watched: StatementObserver = {
+    succeeded: (statement) => observer?.succeeded(statement),
+    failed(error) {
+      const now = performance.now();
+      if (isReadOnly(error) && now >= replacedStandbyAt + minStandbyIntervalMs) {
+        replacedStandbyAt = now;
+        renew();
+      }
+      observer?.failed(error);
+    },
+    shed: () => observer?.shed(),
+  };
+
   function runAs<T extends Rows>(origin: Origin, call: Call, statement: Fragment<T>): Promise<RowList<T>> {
     // A call that revokes waits for a connection as long as it has time: revocations end an overload.
     const mayShed = observer !== undefined && !call.revokes;
-    const running = runUnlessAborted(call, () => execute(pool, statement, { origin, observer, mayShed }));
+    const running = runUnlessAborted(call, () => execute(pool, statement, { origin, observer: watched, mayShed }));
     return traced(call.span, running);
   }
 
@@ -85,10 +104,11 @@ export function openDatabase(
       return runAs(isQuick ? lookupOriginOf(call) : originOf(call), call, statement);
     },
     readShared(call, statement) {
-      const options = { origin: lookupOriginOf(call), observer, mayShed: observer !== undefined };
+      const options = { origin: lookupOriginOf(call), observer: watched, mayShed: observer !== undefined };
       return traced(call?.span, execute(pool, statement, options).result);
     },
-    runInBackground: (statement) => execute(pool, statement, { origin: ownOrigin, observer, mayShed: false }).result,
+    runInBackground: (statement) =>
+      execute(pool, statement, { origin: ownOrigin, observer: watched, mayShed: false }).result,
     begin: (work) => (connections[0] as Sql).begin(work) as Promise<Awaited<ReturnType<typeof work>>>,
     renew,
     usage: pool.usage,

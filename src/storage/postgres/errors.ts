@@ -37,6 +37,11 @@ export function isAccessDenied(error: unknown): boolean {
   return errorCodeOf(error) === "42501";
 }
 
+/** Whether a statement reached a standby, or another server that accepts no changes. */
+export function isReadOnly(error: unknown): boolean {
+  return errorCodeOf(error) === "25006";
+}
+
 /** The first match wins. 57014 and 40P01 get here only after retries. */
 const classes: readonly (DatabaseError & { readonly codes: RegExp })[] = [
   { codes: /^53100$/, detail: "The service's database is out of disk space", persistent: true },
@@ -45,6 +50,14 @@ const classes: readonly (DatabaseError & { readonly codes: RegExp })[] = [
   { codes: /^53/, detail: "The service's database is short of resources", persistent: true },
   { codes: /^58/, detail: "The service's database cannot use its files", persistent: true },
   { codes: /^(28|3D|42501)/, detail: "The service's database denies it access", persistent: true },
+  // A certificate that has expired or is not trusted, or a server without a common version of TLS. The codes are those of
+  // OpenSSL's verification, and of Node.
+  {
+    codes:
+      /^(CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|INVALID_(CA|PURPOSE)$|PATH_LENGTH_|HOSTNAME_MISMATCH$|ERR_(TLS|SSL)_)/,
+    detail: "The service cannot establish a TLS connection to its database",
+    persistent: true,
+  },
   // A standby, or a primary that was demoted.
   { codes: /^25006$/, detail: "The service's database is read-only", persistent: true },
   {

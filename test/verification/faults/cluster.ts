@@ -11,6 +11,8 @@ import { openSession } from "./session.js";
 export interface Cluster {
   /** Always leads to the current primary. */
   readonly url: string;
+  /** Leads to the standby; undefined if there is none. */
+  readonly standbyUrl: string | undefined;
   /** The version of PostgreSQL. */
   readonly version: string;
   /** Stops replication: the standby receives no further commits. */
@@ -117,6 +119,9 @@ export async function openCluster(folder: string, options: ClusterOptions = {}):
 
   return {
     url: frontProxy.url,
+    get standbyUrl() {
+      return standby?.server.backend.url;
+    },
     version,
     pauseReplication: () => standby?.link.stall(),
     resumeReplication: () => standby?.link.resume(),

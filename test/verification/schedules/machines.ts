@@ -44,6 +44,7 @@ export function startMachines(
         machine,
         postgres.leaseMs,
         dice.pick([recentSnapshot(postgres.snapshot), postgres.snapshot]),
+        postgres.timeline,
         dice.pick([1, 100_000]),
         tally,
       );

@@ -137,6 +137,12 @@ export const mutants: readonly Mutant[] = [
     replacement: "",
   },
   {
+    name: "a crash of the database does not begin a timeline",
+    file: postgres,
+    text: 'timeline = "";',
+    replacement: "",
+  },
+  {
     name: "changes are read before the snapshot",
     file: postgres,
     text: "const found = {\n          snapshot: snapshot(),",

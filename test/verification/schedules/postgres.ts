@@ -32,6 +32,12 @@ export interface Postgres {
   /** The time by the database's clock. */
   readonly time: number;
   setClockBack(ms: number): void;
+  /** The present timeline; empty after a crash. */
+  readonly timeline: string;
+  /** Rolls a transaction back that has an id. */
+  rollBack(): void;
+  /** Transactions in progress are lost. The ids after the last commit are assigned again. */
+  crash(): void;
   /**
    * Resolves to the number of commits up to the one that contains the change. It may fail like any statement, even
    * after its commit.
@@ -112,6 +118,9 @@ export function createPostgres(
   const present = () => versions.at(-1) ?? versions[0];
   let nextXid = firstXid;
   let lastCompleted = firstXid - 1;
+  let lastCommitted = firstXid - 1;
+  let crashes = 0;
+  let timeline = "timeline 1";
   const inProgress = new Set<number>();
 
   function snapshot(): Snapshot {
@@ -139,6 +148,14 @@ export function createPostgres(
     lastCompleted = Math.max(lastCompleted, xid);
   }
 
+  function loseSinceLastCommit(): void {
+    inProgress.clear();
+    lastCompleted = lastCommitted;
+    nextXid = lastCommitted + 1;
+    crashes += 1;
+    timeline = "";
+  }
+
   function commit(xid: number, row: string, changeOf: ChangeOf): number {
     const before = present();
     const change = changeOf(clockTime());
@@ -149,6 +166,7 @@ export function createPostgres(
       stamps.set(row, xid);
     }
     end(xid);
+    lastCommitted = Math.max(lastCommitted, xid);
     return versions.length - 1;
   }
 
@@ -166,11 +184,18 @@ export function createPostgres(
     setClockBack(ms) {
       setBackByMs += ms;
     },
+    get timeline() {
+      return timeline;
+    },
+    rollBack: () => end(begin()),
+    crash: loseSinceLastCommit,
     async write(client, row, change) {
       await transmit(`${client} writes: ${row}`);
       const xid = begin();
+      const crashesBefore = crashes;
       // Others may begin and commit meanwhile.
       if (dice.oneIn(2)) await step(`${client} flushes its commit: ${row}`);
+      if (crashes > crashesBefore) throw connectionLost;
       const committed = commit(xid, row, change);
       await transmit(`${client} gets the answer of its write: ${row}`);
       return committed;
@@ -184,6 +209,11 @@ export function createPostgres(
     connect: (client) => ({
       connect: async () => {},
       startTimeline: async () => {},
+      async startTimelineAfterCrash() {
+        await transmit(`${client} starts a timeline`);
+        timeline ||= `timeline ${crashes + 1}`;
+        await transmit(`${client} has started a timeline`);
+      },
       async changedSince(seen) {
         await transmit(`${client} polls for changes`);
         const changes = [...stamps].flatMap(([id, xid]) => (sees(seen, xid) ? [] : [{ id, workspaceId, xid }]));
@@ -191,7 +221,7 @@ export function createPostgres(
           snapshot: snapshot(),
           leaseMs: lease.leaseMs,
           waitMs: lease.waitMs,
-          timeline: "timeline 1",
+          timeline,
           standby: false,
           subscribed: false,
           unsafeSetting: null,

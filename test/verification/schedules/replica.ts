@@ -36,6 +36,7 @@ export function startReplica(
   { name, clock, cache, postgres }: Machine,
   leaseMs: number,
   beginning: Snapshot,
+  timeline: string,
   maxRemembered: number,
   tally: Tally,
 ): Replica {
@@ -43,7 +44,7 @@ export function startReplica(
   let reads = 0;
   let hits = 0;
 
-  const changeLog = createChangeLog(beginning, "timeline 1", maxRemembered);
+  const changeLog = createChangeLog(beginning, timeline, maxRemembered);
   const { isCurrent } = changeLog;
   changeLog.isCurrent = (versioned) => {
     const current = isCurrent(versioned);
@@ -54,6 +55,7 @@ export function startReplica(
   const source: ChangeSource = {
     connect: postgres.connect,
     startTimeline: postgres.startTimeline,
+    startTimelineAfterCrash: postgres.startTimelineAfterCrash,
     changedSince(seen) {
       polls += 1;
       return postgres.changedSince(seen);

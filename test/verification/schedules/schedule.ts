@@ -215,6 +215,13 @@ export async function runSchedule(scheduler: Scheduler, seed: number, tally: Tal
     if (dice.oneIn(2)) void time.passed(longLeaseMs, "another operator begins").then(another);
   }
   void repeat(limits.passages, "time passes", passTime);
+  if (limits === defaultLimits && dice.mishap(3)) {
+    void repeat(1, "a change is rolled back", async () => {
+      postgres.rollBack();
+      await step("PostgreSQL crashes");
+      postgres.crash();
+    });
+  }
 
   while (scheduler.count() > 0 && steps < limits.steps && violation === undefined) {
     await scheduler.waitOne();
