@@ -60,8 +60,10 @@ async function countIn(limiter: RateLimiterRedis | RateLimiterMemory, workspaceI
     if (thrown instanceof RateLimiterRes) return thrown;
     throw thrown;
   });
-  // In its last moment a window has 0 ms left, which a TTL of the LRU cache would interpret as no expiry. After the clock was
-  // set back, the library has more left than the window is long.
-  const msLeft = Math.min(Math.max(1, result.msBeforeNext), 1_000 * limiter.duration);
+  // In its last moment a window has 0 ms left, which a TTL of the LRU cache would interpret as no expiry. After a clock was
+  // set back, a window would end too late, so it ends now.
+  const maxMs = 1_000 * limiter.duration;
+  const msLeft = Math.min(Math.max(1, result.msBeforeNext), maxMs);
+  if (result.msBeforeNext > maxMs) await limiter.delete(workspaceId);
   return { used: result.consumedPoints, msLeft };
 }

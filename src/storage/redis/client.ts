@@ -53,10 +53,27 @@ const clientOptions: RedisOptions = {
   retryStrategy: (attempt) => Math.min(attempt * 20, 500),
 };
 
+/** How soon a connection that leads to a read-only server may be replaced again. */
+const minReplacementIntervalMs = 1_000;
+
+/**
+ * Whether to connect again after an error: a server that was the primary before a failover is read-only, and its name may
+ * lead to the primary by now. Redis 6 reports such an error of a script in another form.
+ */
+function leavesReadOnly(): (error: Error) => boolean {
+  let leftAt = Number.NEGATIVE_INFINITY;
+  return ({ message }) => {
+    const now = performance.now();
+    if (!/(^|-)READONLY /.test(message) || now < leftAt + minReplacementIntervalMs) return false;
+    leftAt = now;
+    return true;
+  };
+}
+
 /** Connects to Redis in the background. Every command ends within a timeout. */
 export function connectRedis(address: RedisAddress, log: Log, timeoutMs = defaultTimeoutMs): RedisCache {
   // Reconnect if the server does not answer for this long. Callers have timed out by then.
-  const options = { ...clientOptions, socketTimeout: 10 * timeoutMs };
+  const options = { ...clientOptions, socketTimeout: 10 * timeoutMs, reconnectOnError: leavesReadOnly() };
   const redis = address.cluster ? connectCluster(address.urls, options) : new Redis(address.urls[0] ?? "", options);
   const outage = createOutageLog(log, "warn");
   const checkEviction = createEvictionCheck(redis, log);

@@ -138,6 +138,14 @@ describe("credits at a moment", () => {
     ["a monthly refill comes on its day", 0, "monthly", "2027-06-01T00:00:00.000Z", 100, "2027-06-01"],
     ["many due monthly refills count once", 0, "monthly", "2029-02-28T00:00:00.000Z", 100, "2029-02-01"],
     ["a clock that is behind undoes nothing", 50, "daily", "2027-05-09T12:00:00.000Z", 50, "2027-05-10"],
+    [
+      "after a clock that was far ahead, nothing is refilled at once",
+      7,
+      "daily",
+      "2027-05-08T12:00:00.000Z",
+      7,
+      "2027-05-08",
+    ],
     ["without a refill they stay", 7, null, "2030-01-01T00:00:00.000Z", 7, "2027-05-10"],
   ] as const)("%s", async (_rule, before, interval, moment, remaining, refilledAt) => {
     expect(await creditsAt(before, interval, moment)).toEqual({ remaining, refilledAt });

@@ -1,5 +1,7 @@
+import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it, onTestFinished } from "vitest";
+import { countInRedis } from "../../../src/limiter/count-script.js";
 import { redisInUse } from "../../support/clients/verify-calls.js";
 import { redisAt } from "../../support/harness.js";
 import { readMetric } from "../../support/metrics.js";
@@ -156,4 +158,16 @@ it("in a cluster, every node counts for some keys, and one script all limits of 
     return counted.size;
   };
   await expect.poll(countOnce, { timeout: 60_000, interval: 1 }).toBe(nodes.length);
+});
+
+it("a window that would end too late, after the clock of Redis was set back, has its usual length again", async () => {
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  const use = { key: `latchkey:limit:{${randomUUID()}}:requests:1000`, limit: 1, durationMs: 1_000, cost: 1 };
+  const count = () => countInRedis(redis, [{ uses: [use], mayBegin: true }]);
+  await count();
+  await redis.pexpire(use.key, 3_600_000);
+  const [readings] = await count();
+  expect(readings).toMatchObject([{ used: 1, msLeft: 1_000 }]);
+  expect(await redis.pttl(use.key)).toBeLessThanOrEqual(1_000);
 });

@@ -136,6 +136,20 @@ it("a window has a remaining time of at least 1 ms, even if Redis returns 0", as
   expect(await counter.count("ws_1")).toEqual({ used: 1_001, msLeft: 1 });
 });
 
+it("a window that would end too late, after the clock of Redis was set back, ends", async () => {
+  const app = await openTestApp({ rateLimit: { requests: 1, windowSeconds: 60 } });
+  onTestFinished(() => app.close());
+  await redisInUse(app);
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  const { workspaceId, key } = await createWorkspace(app.httpUrl);
+  expect(await remainingAfterCall(app, key)).toBe(0);
+  const name = `latchkey:rate:60:${workspaceId}`;
+  await redis.pexpire(name, 3_600_000);
+  expect((await callers.http(app, key)).code).toBe("limits/rate_limited");
+  expect(await redis.exists(name)).toBe(0);
+});
+
 it("a service without Redis counts in its own memory", async () => {
   const app = await openTestApp({ rateLimit: { requests: 2, windowSeconds: 600 }, redis: undefined });
   try {

@@ -1,7 +1,9 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { countInRedis } from "../../../src/limiter/count-script.js";
 import { createLog } from "../../../src/observe/log.js";
+import { connectRedis } from "../../../src/storage/redis/client.js";
 import { succeed } from "../../support/calls.js";
 import { createWorkspace } from "../../support/clients/http-requests.js";
 import { callGrpc, callHttp } from "../../support/clients/timed-calls.js";
@@ -133,4 +135,24 @@ it("a restarted Redis is bypassed without blocking calls while it loads its data
   const before = await server.admin.dbsize();
   await expectServed();
   await expect.poll(() => server.admin.dbsize()).toBeGreaterThan(before);
+});
+
+it("a connection that leads to a replica after a failover is replaced, and counts and writes reach the primary", async () => {
+  const demoted = await startRedis();
+  onTestFinished(() => demoted.kill());
+  const address = await openProxy(demoted.url);
+  onTestFinished(address.close);
+  const redis = connectRedis({ urls: [address.url], cluster: false }, createLog("silent"), 1_000);
+  onTestFinished(() => redis.close());
+  await expect.poll(() => redis.inUse, { timeout: 10_000 }).toBe(true);
+  const use = { key: "latchkey:limit:{ws_1}:requests:1000", limit: 5, durationMs: 1_000, cost: 1 };
+  const count = () => redis.store("EVALSHA", () => countInRedis(redis.client, [{ uses: [use], mayBegin: true }]));
+  expect(await count()).toBeDefined();
+
+  await demoted.admin.replicaof("127.0.0.1", 1);
+  expect(await count()).toBeUndefined();
+  address.connectNewTo(server.url);
+  await expect.poll(count, { timeout: 10_000 }).toBeDefined();
+  await redis.set("latchkey:written", "now", 10_000);
+  expect(await server.admin.get("latchkey:written")).toBe("now");
 });
