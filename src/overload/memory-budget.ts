@@ -77,12 +77,19 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: ShedCounter):
     return withinLimits;
   }
 
+  /** How many times the limits of the process and of the tenant apply to an account of this size. */
+  const factorOf = (accountBytes: number) => (accountBytes <= smallBytes ? 2 : 1);
+
+  /** Whether the limit of the tenant allows these further bytes. The size of their account includes them. */
+  const fitsTenant = (bytes: number, accountBytes: number, tenant: string) =>
+    tenantReserved(tenant) + bytes <= factorOf(accountBytes) * tenantBytes;
+
   function fits(bytes: number, accountReserved: number, tenant: string): boolean {
-    const factor = accountReserved + bytes <= smallBytes ? 2 : 1;
+    const accountBytes = accountReserved + bytes;
     return countIfShed(
-      reserved + bytes <= factor * totalBytes &&
-        accountReserved + bytes <= connectionBytes &&
-        tenantReserved(tenant) + bytes <= factor * tenantBytes,
+      reserved + bytes <= factorOf(accountBytes) * totalBytes &&
+        accountBytes <= connectionBytes &&
+        fitsTenant(bytes, accountBytes, tenant),
     );
   }
 
@@ -129,7 +136,7 @@ export function createMemoryBudget(limits: MemoryLimits, shedding: ShedCounter):
           },
           assign(newTenant) {
             if (newTenant === tenant) return true;
-            if (!open.has(reservation) || !countIfShed(tenantReserved(newTenant) + size <= tenantBytes)) return false;
+            if (!open.has(reservation) || !countIfShed(fitsTenant(size, accountReserved, newTenant))) return false;
             addToTenant(-size, tenant);
             addToTenant(size, newTenant);
             tenant = newTenant;

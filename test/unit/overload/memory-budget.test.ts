@@ -110,6 +110,14 @@ describe("the memory budget", () => {
     expect(budget.reserved).toBe(500);
   });
 
+  it("moves reservations of small accounts to a tenant that a few large ones have exhausted, up to twice its limit", () => {
+    const { budget, shed } = createBudget();
+    const assign = (bytes: number) => budget.accountOf(new EventEmitter()).reserve(bytes)?.assign("ws_1");
+    expect([assign(500), assign(11)]).toEqual([true, false]);
+    expect(Array.from({ length: 51 }, () => assign(10))).toEqual([...Array(50).fill(true), false]);
+    expect(shed).toEqual(["memory", "memory"]);
+  });
+
   it("gives a connection one account", () => {
     const { budget } = createBudget();
     const socket = new EventEmitter();
