@@ -63,12 +63,14 @@ function operatorKeys({ operators }: Config): string | undefined {
 }
 
 /**
- * The commands read the credential from its file, so they work as pasted and leave no secret in the shell's history.
+ * The commands read the credential from its file, so they work as pasted and leave no secret in the shell's history. A
+ * configured credential can come from several variables and files, and the other terminal may have none of them. So the shell
+ * says what to set if OPERATOR_KEY is not set there.
  */
 function examples({ config, app, operatorKeyFile, firstKeyFile }: BannerOptions): string[] {
   const tlsFlags = config.tls ? `${caFlags(config.tls)} ` : "";
   if (firstKeyFile === undefined) {
-    const operator = config.operators.length > 0 ? "$OPERATOR_KEY" : catFile(operatorKeyFile);
+    const operator = config.operators.length > 0 ? shellOperatorKey : catFile(operatorKeyFile);
     const body = `-H 'Content-Type: application/json' -d '{"name":"My first workspace"}'`;
     return [
       `curl ${tlsFlags}${app.httpUrl}/v2/workspaces.createWorkspace -H "Authorization: Bearer ${operator}" ${body}`,
@@ -81,6 +83,9 @@ function examples({ config, app, operatorKeyFile, firstKeyFile }: BannerOptions)
     `npx @bufbuild/buf curl --protocol grpc ${tlsFlags || "--http2-prior-knowledge "}${bearer} ${grpcUrl}/latchkey.v1.KeysService/ListKeys`,
   ];
 }
+
+// biome-ignore lint/suspicious/noTemplateCurlyInString: syntax of the shell
+const shellOperatorKey = "${OPERATOR_KEY:?set it to an operator credential}";
 
 /** The commands trust the certificate itself, because this machine may not know its CA. */
 function caFlags({ certFile, clientCaFile }: CertificateFiles): string {

@@ -64,11 +64,11 @@ export async function openCluster({
   log,
   ...options
 }: ClusterOptions): Promise<App> {
-  cluster.setupPrimary({ exec: fileURLToPath(new URL("./worker.js", import.meta.url)), args: [] });
   // Connections are long-lived, so their initial distribution decides the distribution of the load. Round robin gave
   // two workers 32 of 64 connections each. The kernel (SCHED_NONE) gave them 8 and 56, or 48 and 16. The cost, one
-  // message between processes, is per connection and not per call.
+  // message between processes, is per connection and not per call. Set first: after setupPrimary, it has no effect.
   cluster.schedulingPolicy = cluster.SCHED_RR;
+  cluster.setupPrimary({ exec: fileURLToPath(new URL("./worker.js", import.meta.url)), args: [] });
   const first = superviseWorker({ ...options, number: 1 }, log);
   const others = Array.from({ length: workers - 1 }, (_, index) =>
     superviseWorker({ ...options, number: index + 2 }, log),
@@ -159,8 +159,22 @@ function superviseWorker(options: WorkerOptions, log: Log) {
         previousCounts = await combineCounts([previousCounts, lastRead]);
         lastRead = [];
         await pause;
+        await replace();
         if (closing) return;
-        current = forkWorker();
+      }
+    }
+
+    /** Most failures to start a process are events of the worker. Others are thrown, such as that of too little memory. */
+    async function replace(): Promise<void> {
+      while (!closing) {
+        try {
+          current = forkWorker();
+          return;
+        } catch (error) {
+          const reason = error instanceof Error ? error.message : `${error}`;
+          log.error({ worker: options.number, reason }, "a worker cannot be started; trying again");
+          await sleep(minRestartIntervalMs);
+        }
       }
     }
 
@@ -186,7 +200,10 @@ function superviseWorker(options: WorkerOptions, log: Log) {
       });
       // A worker that hangs, or has exited and is not replaced yet, contributes its last known counts.
       const read = await inTime(reading).catch(() => undefined);
-      lastRead = read ?? (await combineCounts([lastRead]));
+      const before = lastRead;
+      const latest = read ?? (await combineCounts([before]));
+      // Meanwhile, another read may have got later counts, or the worker has ended and these are in previousCounts.
+      if (lastRead === before) lastRead = latest;
       return [previousCounts, lastRead];
     },
     stopAccepting: () => inTime(stop("stopAccepting"), options.shutdownDelayMs + responseMs),

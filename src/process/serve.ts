@@ -60,8 +60,8 @@ function onFirstStopSignal(): AbortSignal {
   let firstSignalAt: number | undefined;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
-      if (firstSignalAt !== undefined && Date.now() - firstSignalAt > 1_000) process.exit(130);
-      firstSignalAt ??= Date.now();
+      if (firstSignalAt !== undefined && performance.now() - firstSignalAt > 1_000) process.exit(130);
+      firstSignalAt ??= performance.now();
       shutdown.abort();
     });
   }
