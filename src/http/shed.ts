@@ -47,9 +47,9 @@ export function shedRequests(
     const isRpc = request.url?.startsWith("/latchkey.") === true;
     const keepAlive = listening() && findUnsupportedHttp(request, limits) === undefined;
     const base = docsBase(request);
-    // An encoded response would not have the headers that CORS has set.
-    const hasCors = response.hasHeader("access-control-allow-origin");
-    if (!isRpc && keepAlive && !hasCors && request.method !== "HEAD" && isNextOnConnection(response)) {
+    // An encoded response would not have the headers that are set already, such as those of CORS or, with TLS, HSTS.
+    const hasHeaders = response.getHeaderNames().length > 0;
+    if (!isRpc && keepAlive && !hasHeaders && request.method !== "HEAD" && isNextOnConnection(response)) {
       if (prepared?.base !== base) {
         const encode = prepareResponse((id) => encodeResponse(id, envelope(id, base), retryHeaders));
         prepared = { base, encode };

@@ -99,7 +99,7 @@ export async function readCertificates({ certFile, keyFile, clientCaFile }: Cert
   const privateKey = parseFile("TLS_KEY_FILE", keyFile, "a private key in PEM format, without a passphrase", () =>
     createPrivateKey(key),
   );
-  if (ca) parseFile("TLS_CLIENT_CA_FILE", clientCaFile, "certificates in PEM format", () => new X509Certificate(ca));
+  if (ca) parseFile("TLS_CLIENT_CA_FILE", clientCaFile, "certificates in PEM format", () => validateBundle(ca));
   if (!certificate.checkPrivateKey(privateKey)) {
     throw new UserError(`TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE, and ${keyFile} is not.`);
   }
@@ -123,6 +123,26 @@ function parseFile<T>(variable: string, file: string | undefined, expected: stri
     throw new UserError(`${variable} must contain ${expected}, and ${file} does not.`, { cause });
   }
 }
+
+/** Throws unless all certificates of a file are intact. Node reads them only up to the first damaged one, without an error. */
+function validateBundle(pem: Buffer): void {
+  const blocks = pem
+    .toString("latin1")
+    .split(/^-----BEGIN /m)
+    .slice(1);
+  let certificates = 0;
+  for (const block of blocks) {
+    const [label = ""] = block.split("-----", 1);
+    if (!block.includes(`\n-----END ${label}-----`)) throw new Error("a block has no end");
+    if (!certificateLabels.has(label)) continue;
+    new X509Certificate(`-----BEGIN ${block}`);
+    certificates += 1;
+  }
+  if (certificates === 0) throw new Error("there is no certificate");
+}
+
+/** Those that Node accepts. It ignores blocks with others, such as keys. */
+const certificateLabels = new Set(["CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"]);
 
 type Contents = Awaited<ReturnType<typeof readCertificates>>;
 

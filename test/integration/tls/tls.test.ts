@@ -1,11 +1,12 @@
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
-import { request as requestHttps } from "node:https";
+import { Agent, request as requestHttps } from "node:https";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { Health } from "../../../gen/grpc/health/v1/health_pb.js";
+import type { AppOptions } from "../../../src/app.js";
 import { createLog } from "../../../src/observe/log.js";
 import {
   type Authority,
@@ -29,13 +30,13 @@ beforeAll(async () => {
 const protocols = ["http", "connect", "grpc-web", "grpc, by connect-node", "grpc, by grpc-js"] as const;
 
 /** Starts a service with TLS. Its certificate files can be replaced, and its log lines are collected. */
-async function openWithTls(mutual: boolean, certificate = pair) {
+async function openWithTls(mutual: boolean, certificate = pair, guard?: AppOptions["guard"]) {
   const files = writeFiles(certificate, authority.cert);
   const { certFile, keyFile, caFile } = files;
   const lines: { msg: string; reason?: string; method?: string }[] = [];
   const log = createLog("info", { destination: { write: (line) => lines.push(JSON.parse(line)) } });
   const tls = { certFile, keyFile, clientCaFile: mutual ? caFile : undefined };
-  const app = await openTestApp({ tls, log });
+  const app = await openTestApp({ tls, log, ...(guard && { guard }) });
   return {
     app,
     files,
@@ -164,6 +165,17 @@ describe("Strict-Transport-Security", () => {
     }
   });
 
+  it("is in the responses to shed requests", async () => {
+    const { app, close } = await openWithTls(false, pair, { accepts: () => false });
+    onTestFinished(close);
+    const agent = new Agent({ keepAlive: true }); // shed responses that close the connection are sent in another way
+    onTestFinished(() => agent.destroy());
+    const sent = requestHttps(`${app.httpUrl}/v1/keys.listKeys`, { ca: authority.cert, agent }).end();
+    const [{ statusCode, headers }] = (await once(sent, "response")) as [IncomingMessage];
+    expect(statusCode).toBe(503);
+    expect(headers["strict-transport-security"]).toMatch(/^max-age=\d{7,}$/);
+  });
+
   it("is in no response without TLS, where browsers must ignore it", async () => {
     const app = await openTestApp();
     onTestFinished(() => app.close());
@@ -188,6 +200,19 @@ describe("with TLS_CLIENT_CA_FILE", () => {
       await expect(call(await impostor.issue()), "with a certificate of another authority").rejects.toThrow();
     },
   );
+});
+
+it("a client CA file may contain several certificates, with comments and other blocks between them", async () => {
+  const other = await createAuthority("Another authority");
+  const files = writeFiles(pair, `# one\n${authority.cert}\n${pair.key}\n# --- another ---\r\n${other.cert}`);
+  const app = await openTestApp({ tls: { ...files, clientCaFile: files.caFile } });
+  onTestFinished(async () => {
+    await app.close();
+    await files.remove();
+  });
+  for (const signer of [authority, other]) {
+    expect(await callers(app, { ca: authority.cert, ...(await signer.issue()) }).http()).toBe(0);
+  }
 });
 
 describe("graceful shutdown with TLS is not delayed by", () => {
@@ -233,6 +258,19 @@ describe("startup with unusable certificates fails with an error that names the 
       /^TLS_KEY_FILE must be the key of the certificate in TLS_CERT_FILE/,
     );
     await files.remove();
+  });
+
+  it.each<[string, (ca: string) => string]>([
+    ["ends too early", (ca) => ca.slice(0, 300)],
+    ["lacks its last line", (ca) => ca.replace(/-----END.*/, "")],
+    ["is damaged", (ca) => `${ca.slice(0, 300)}!${ca.slice(301)}`],
+  ])("a client CA file whose second certificate %s", async (_, damaged) => {
+    const { cert } = await createAuthority("Another authority");
+    const files = writeFiles(pair, `${authority.cert}\n${damaged(cert)}\n${authority.cert}`);
+    onTestFinished(() => files.remove());
+    await expect(openTestApp({ tls: { ...files, clientCaFile: files.caFile } })).rejects.toThrow(
+      /^TLS_CLIENT_CA_FILE must contain certificates in PEM format, and .*ca\.crt does not\.$/,
+    );
   });
 
   function tlsFiles(certificate: Pair) {
