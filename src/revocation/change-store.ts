@@ -55,10 +55,7 @@ const maxRowsPerWorkspace = 1_000;
 /** The maximum number of changed rows that a poll reads. Reading more would exceed its timeout. */
 const maxChanges = 50_000;
 
-type TermsRow = Omit<LeaseTerms, "snapshot" | "timeline"> & {
-  readonly snapshot: string;
-  readonly timeline: string | null;
-};
+type TermsRow = Omit<LeaseTerms, "snapshot"> & { readonly snapshot: string };
 
 interface ChangedRow extends TermsRow {
   readonly standby: boolean;
@@ -130,7 +127,7 @@ export function createChangeStore(db: Database) {
           from cluster_state`,
       );
       if (row === undefined) throw leaseRowMissing();
-      return { ...row, snapshot: parseSnapshot(row.snapshot), timeline: row.timeline ?? "" };
+      return { ...row, snapshot: parseSnapshot(row.snapshot) };
     },
 
     /**
@@ -183,7 +180,7 @@ export function createChangeStore(db: Database) {
         snapshot,
         leaseMs,
         waitMs,
-        timeline: timeline ?? "",
+        timeline,
         unsafeSetting: first.unsafeSetting,
         standby,
         subscribed,

@@ -12,7 +12,7 @@ import { sql } from "../storage/postgres/sql.js";
  * The statement may have waited for a connection, and a standby without the change may have been promoted meanwhile. On
  * that server, the commit says nothing about the values that were read. So the barrier fails if the timeline differs
  * from the one that was known before the read. Timelines follow each other, so everything that was read in between is
- * of the same timeline.
+ * of the same timeline. Right after a crash the timeline is empty, and proves nothing.
  */
 export function createDurabilityBarrier(db: Database) {
   return async (call: Call, timeline: string): Promise<void> => {
@@ -21,6 +21,7 @@ export function createDurabilityBarrier(db: Database) {
       sql<{ timeline: string }[]>`
         select timeline(), pg_logical_emit_message(true, 'latchkey', '')`,
     );
-    if (row?.timeline !== timeline) throw new OutcomeUnknown("another server has taken over since this was read", "");
+    if (timeline === "" || row?.timeline !== timeline)
+      throw new OutcomeUnknown("another server has taken over since this was read", "");
   };
 }

@@ -10,7 +10,7 @@ create unlogged table server_run (
 );
 insert into server_run default values;
 
--- Null after a crash, until a process has inserted the next run.
+-- Empty after a crash, until a process has inserted the next run. Not null, which earlier versions of the service cannot use.
 create or replace function timeline() returns text language plpgsql stable as $$
 declare
   secret text := (select cache_secret from cluster_state);
@@ -19,7 +19,7 @@ begin
   if not pg_is_in_recovery() then -- a standby has no unlogged tables
     run := (select run_id from server_run);
     if run is null then
-      return null;
+      return '';
     end if;
   end if;
   begin
