@@ -244,7 +244,17 @@ export class OpenStream implements MessageOwner {
     // Node also reports the end of a closed stream. Its client may have reset it, so nothing is performed.
     if (this.isDiscarding || this.stream.closed) this.push.call(this.stream, null);
     else if (this.isAdmitted) this.forwardEnd();
+    if (this.stream.closed) this.destroyLater();
     return false;
+  }
+
+  /**
+   * Ends a stream that its client has reset with NO_ERROR. Node by itself waits until the client has read the response, and so
+   * keeps the stream as long as its connection. Deferred, because Node still uses the stream when it reports the reset.
+   */
+  private destroyLater(): void {
+    const { stream } = this;
+    if (!stream.destroyed) setImmediate(() => stream.destroy());
   }
 
   private forwardEnd(): void {
@@ -291,17 +301,24 @@ export class OpenStream implements MessageOwner {
 
   /** A refused stream takes memory until its client ends it. If no memory can be reserved, the stream is reset. */
   private reserveUntilClosed(): void {
-    const { stream } = this;
     if (this.hasDelivered || this.requestEnded || this.reserve(refusedStreams)) return;
-    setImmediate(() => {
-      if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
-    });
+    setImmediate(() => this.close());
+  }
+
+  /** Closes the stream, unless its client has yet to read the response: Node would wait for that without a time limit. */
+  close(): void {
+    const { stream } = this;
+    if (stream.closed || (stream.writableEnded && !stream.writableFinished)) return;
+    stream.close(constants.NGHTTP2_NO_ERROR);
   }
 
   /** Ends the stream: with an error if one can still be sent, otherwise with a reset. */
   end(error: ApiError): void {
     const { stream } = this;
-    if (stream.closed) return;
+    if (stream.closed) {
+      stream.destroy();
+      return;
+    }
     this.endedByServer = true;
     const canRefuse = !stream.headersSent || this.isBidirectional;
     this.discard();

@@ -96,7 +96,7 @@ export function limitStreams(limits: Limits, memory: MemoryBudget, connections: 
 
   /** Closes streams whose client has had time to read the response. The rest of their request is not needed. */
   function endResponded(): void {
-    for (const { stream } of responded) if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+    for (const open of responded) open.close();
     responded = [...openStreams.values()].filter(({ stream, isDiscarding }) => isDiscarding || stream.writableFinished);
   }
 

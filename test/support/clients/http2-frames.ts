@@ -3,11 +3,9 @@ import { grpcFrame } from "./grpc-streams.js";
 /** The bytes of a client that begins calls and resets each at once. Node's client would end the stream first. */
 export function resetCalls(calls: number, code: number, key: string): Buffer {
   const headers = minimalHeaders(key);
-  const reason = Buffer.alloc(4);
-  reason.writeUInt32BE(code);
   const frames = Array.from({ length: calls }, (_, call) => [
     frame(1, 4, 2 * call + 1, headers),
-    frame(3, 0, 2 * call + 1, reason),
+    resetCall(2 * call + 1, code),
   ]);
   return Buffer.concat([preface, ...frames.flat()]);
 }
@@ -36,6 +34,23 @@ function lengthAndText(text: string): Buffer[] {
 export function openCalls(calls: number, key: string): Buffer {
   const headers = minimalHeaders(key);
   return Buffer.concat([preface, ...Array.from({ length: calls }, (_, call) => frame(1, 4, 2 * call + 1, headers))]);
+}
+
+/** The frames that begin a call with a message, but do not end its request. */
+export function beginCall(stream: number, path: string, key: string, message: Buffer): Buffer {
+  const headers = encodeHeaders([
+    [":path", path],
+    ["authorization", `Bearer ${key}`],
+    ["te", "trailers"],
+  ]);
+  return Buffer.concat([frame(1, 4, stream, headers), frame(0, 0, stream, grpcFrame(message))]);
+}
+
+/** The frame that resets a call. */
+export function resetCall(stream: number, code: number): Buffer {
+  const reason = Buffer.alloc(4);
+  reason.writeUInt32BE(code);
+  return frame(3, 0, stream, reason);
 }
 
 /** The bytes that complete such a call with an empty message. */
