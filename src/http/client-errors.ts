@@ -1,4 +1,4 @@
-import type { IncomingMessage, Server } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import {
@@ -36,6 +36,7 @@ export function handleClientError(
   const receivedNothing = code === "ERR_HTTP_REQUEST_TIMEOUT" && (socket as Partial<Socket>).bytesRead === 0;
   const refuse = () => {
     if (receivedNothing || codesWithoutResponse.has(code)) socket.destroy();
+    else if (isAnswered(socket)) endSocket(socket);
     else writeError(socket, (apiErrors[code] ?? notHttp)(limits), docsBase, logCall);
   };
   afterPendingResponse(socket, refuse);
@@ -50,6 +51,17 @@ function afterPendingResponse(socket: Duplex, refuse: () => void): void {
 
 const refusedSockets = new WeakSet<Duplex>();
 
+/** The property of a connection that stores the response to the last request whose headers Node has read. */
+const lastRead = Symbol("last read");
+
+type Connection = Duplex & { [lastRead]?: ServerResponse };
+
+/** Whether the invalid input is part of a request that has its response. The client would take another for that to its next. */
+function isAnswered(connection: Connection): boolean {
+  const response = connection[lastRead];
+  return response?.writableEnded === true && !response.req.complete;
+}
+
 /** The client has disconnected, or TLS is not established yet. */
 const codesWithoutResponse = new Set(["ECONNRESET", "ERR_TLS_HANDSHAKE_TIMEOUT"]);
 
@@ -60,6 +72,30 @@ const apiErrors: Record<string, (limits: Limits) => ApiError> = {
 };
 
 const notHttp = () => invalidInput([{ location: "request", message: "is not valid HTTP/1.1" }]);
+
+/** Prepares a request for its listener. Must be called for each request, before any other listener. */
+export function acceptRequest(request: IncomingMessage, response: ServerResponse): void {
+  const { socket, headers } = request;
+  (socket as Connection)[lastRead] = response;
+  // Node ignores an upgrade to another protocol, and drops what it has read after such a request. What it reads next may be the
+  // middle of another request, whose body it would take for a request. So the connection is closed after the response.
+  if (headers.upgrade !== undefined) response.shouldKeepAlive = false;
+  request.url = originFormOf(request);
+}
+
+/** A URL as clients send it to a proxy. */
+const absoluteForm = /^https?:\/\/([^/?#]*)(.*)$/i;
+
+/**
+ * The target of a request without its scheme and host, which HTTP/1.1 allows. Another host than that of the Host header is left
+ * there, so that no route is found: a proxy may have used either.
+ */
+function originFormOf({ url = "", headers }: IncomingMessage): string {
+  if (url.startsWith("/")) return url;
+  const [, host, target = ""] = absoluteForm.exec(url) ?? [];
+  if (host === undefined || host.toLowerCase() !== (headers.host ?? host).toLowerCase()) return url;
+  return target.startsWith("/") ? target : `/${target}`;
+}
 
 /** Handles requests that Node would answer itself without the envelope, or not at all. */
 export function handleUnsupportedHttp(server: Server, docsBase: DocsBase, logCall: AccessLog): void {
@@ -134,6 +170,10 @@ function writeError(socket: Duplex, error: ApiError, docsBase: string, logCall: 
     startedAt: performance.now(),
     error: error,
   });
-  // Destroyed after the write: a client that does not close its side must not keep the file descriptor open.
-  socket.end(`${head}\r\n${body}`, () => setTimeout(() => socket.destroy(), 1_000).unref());
+  endSocket(socket, `${head}\r\n${body}`);
+}
+
+/** Closes a connection after its last bytes. A client that does not close its side must not keep the file descriptor open. */
+function endSocket(socket: Duplex, bytes?: string): void {
+  socket.end(bytes, () => setTimeout(() => socket.destroy(), 1_000).unref());
 }

@@ -11,7 +11,7 @@ import type { Limits } from "../overload/limits.js";
 import type { MemoryBudget } from "../overload/memory-budget.js";
 import type { Procedure } from "../rpc/pipeline.js";
 import { admitCall, beginCall, logHttpCall, performCall, reserveResponse, tenantOf, toHttpError } from "./call.js";
-import { findUnsupportedHttp, handleClientError, handleUnsupportedHttp } from "./client-errors.js";
+import { acceptRequest, findUnsupportedHttp, handleClientError, handleUnsupportedHttp } from "./client-errors.js";
 import { connectPlugin } from "./connect/plugin.js";
 import { watchConnections } from "./connections.js";
 import { createCors } from "./cors.js";
@@ -61,6 +61,7 @@ export async function createHttpPort(options: HttpPortOptions): Promise<FastifyI
       const unreadResponses = watchUnreadResponses(memory, limits);
       const server: Server = createHttpServer(
         (request, response) => {
+          acceptRequest(request, response);
           recordResponse(request, response);
           collectBody(request, response, memory);
           serve(request, response);

@@ -2,8 +2,10 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
-import { expectError, expectSuccess, send, sendBytes } from "../../support/clients/http-requests.js";
+import { expectError, expectSuccess, type HttpResponse, send, sendBytes } from "../../support/clients/http-requests.js";
+import { openSocket, parseResponse, readUntilQuiet } from "../../support/clients/sockets.js";
 import { openFileService } from "../../support/file-service.js";
+import { openTestApp } from "../../support/harness.js";
 
 const { origin, key } = await openFileService();
 afterAll(async () => {
@@ -55,6 +57,18 @@ describe("invalid HTTP gets an error envelope, and the connection is closed", ()
     );
     const response = await sendBytes(origin, `${headers}2\r\n{}\r\nnonsense\r\n`);
     expectError(response, 400, "application/invalid_input");
+  });
+
+  it("a Transfer-Encoding that is not known gets one response", async () => {
+    const head = ["POST /v1/keys.listKeys HTTP/1.1", "host: a", "transfer-encoding: xchunked"];
+    expectError(await sendBytes(origin, lines(...head)), 400, "application/invalid_input");
+  });
+
+  it("a malformed chunk in a body that was refused before gets no second response", async () => {
+    const head = ["POST /v1/keys.listKeys HTTP/1.1", "host: a", "transfer-encoding: chunked"];
+    const response = await sendInParts([lines(...head), "nonsense\r\n"]);
+    expect(response.headers.connection).toBe("keep-alive");
+    expectError(response, 401, "authentication/missing");
   });
 
   it("invalid bytes after a valid request: the request gets its response first", async () => {
@@ -179,4 +193,79 @@ describe("valid HTTP that this port does not support gets an error envelope", ()
     const upgrade = ["connection: upgrade, close", "upgrade: websocket"];
     expectSuccess(await sendBytes(origin, lines("GET /v2/liveness HTTP/1.0", "host: a", ...upgrade)));
   });
+
+  const upgrade = ["connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAEAAEAA"];
+  const inner = lines("GET /v2/liveness HTTP/1.1", "host: a");
+  const outer = ["host: a", "content-type: application/json", `content-length: ${inner.length}`];
+
+  it("request smuggling: behind a request to upgrade, no body is taken for a request", async () => {
+    const first = lines("GET /v2/liveness HTTP/1.1", "host: a", ...upgrade);
+    const response = await sendInParts([first + lines("POST /v1/keys.listKeys HTTP/1.1", ...outer), inner]);
+    expectSuccess(response); // alone, because the rest would not be JSON
+    expect(response.headers.connection).toBe("close");
+  });
+
+  it("request smuggling: nor is it behind one that is refused because of overload", async () => {
+    const busy = await openTestApp({ guard: { accepts: () => false } });
+    onTestFinished(() => busy.close());
+    const first = lines("POST /v1/keys.listKeys HTTP/1.1", "host: a", "content-length: 0", ...upgrade);
+    const parts = [first + lines("POST /v1/keys.listKeys HTTP/1.1", ...outer), inner];
+    const response = await sendInParts(parts, busy.httpUrl);
+    expectError(response, 503, "application/service_unavailable");
+    expect(response.headers.connection).toBe("close");
+  });
+
+  it("a request with a body and an upgrade, as Java's client begins a connection, is served", async () => {
+    const body = "{}";
+    const head = [...upgrade, "content-type: application/json", `content-length: ${body.length}`];
+    const authorization = `authorization: Bearer ${key}`;
+    const request = lines("POST /v1/keys.listKeys HTTP/1.1", "host: a", authorization, ...head);
+    for (const parts of [[request + body], [request, body]]) expectSuccess(await sendInParts(parts));
+  });
 });
+
+describe("a request target with a scheme and a host, as for a proxy,", () => {
+  const close = "connection: close";
+
+  it.each([
+    ["http://a/v2/liveness", "1.1", "host: a"],
+    ["HTTPS://API.example:8443/v2/liveness?x=http://b/", "1.1", "host: api.Example:8443"],
+    ["http://a/v2/liveness", "1.0", "x: no Host header"],
+  ])("is accepted: %s HTTP/%s with %s", async (target, version, host) => {
+    expectSuccess(await sendBytes(origin, lines(`GET ${target} HTTP/${version}`, host, close)));
+  });
+
+  it.each(["http://a", "http://a?x"])("may have no path: %s", async (target) => {
+    const response = await sendBytes(origin, lines(`GET ${target} HTTP/1.1`, "host: a", close));
+    expect(expectSuccess(response)).toMatchObject({ name: "Latchkey" }); // the home page
+  });
+
+  it.each([
+    ["http://b/v2/liveness", "host: a"],
+    ["http://a:80/v2/liveness", "host: a"],
+    ["http://user@a/v2/liveness", "host: a"],
+    ["ftp://a/v2/liveness", "host: a"],
+  ])("is not found if its host is not that of the Host header: %s with %s", async (target, host) => {
+    const response = await sendBytes(origin, lines(`GET ${target} HTTP/1.1`, host, close));
+    expectError(response, 404, "application/route_not_found");
+  });
+
+  it("is refused without a Host header, and with two", async () => {
+    for (const hosts of [[], ["host: a", "host: a"]]) {
+      const response = await sendBytes(origin, lines("GET http://a/v2/liveness HTTP/1.1", ...hosts));
+      expect(expectError(response, 400, "application/invalid_input").errors[0]?.location).toBe("Host");
+    }
+  });
+});
+
+/** Sends bytes in parts, each after the service has read the one before it. */
+async function sendInParts(parts: readonly string[], address = origin): Promise<HttpResponse> {
+  const socket = openSocket(address);
+  const received = readUntilQuiet(socket, 1_000);
+  for (const part of parts) {
+    socket.write(part);
+    await sleep(100);
+  }
+  const { status, headers, body } = parseResponse(Buffer.from(await received, "latin1"));
+  return { origin: address, host: "a", status, headers, text: body.toString() };
+}
