@@ -5,9 +5,11 @@ import { createProgram } from "./cli/program.js";
 import { serveByDefault } from "./cli/serve.js";
 
 const outputWritten = watchOutput();
-const exitCode = (await attempt(run)) || (await attempt(outputWritten));
+const exitCode = await attempt(run);
+// Also if the command has failed: `key import` prints what it has stored, and then fails.
+const outputExitCode = await attempt(outputWritten);
 // All work is done. A client that keeps its connection open must not keep the process alive.
-process.exit(exitCode);
+process.exit(exitCode || outputExitCode);
 
 async function run(): Promise<void> {
   const args = process.argv.slice(2);

@@ -1,11 +1,18 @@
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, openSync } from "node:fs";
+import { existsSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
+import { openFileApp } from "../../support/file-service.js";
 import { skipTest } from "../../support/skip.js";
 import { makeSandbox, project, unusedPort } from "../service.js";
+import { commandLine } from "./command-line.js";
+
+const run = promisify(execFile);
 
 const main = join(project, "dist/src/main.js");
 
@@ -24,6 +31,28 @@ test("a command whose output cannot be written fails, and says so", async (conte
     expect(stderr.trim()).toMatch(/^The output could not be written: ENOSPC.*$/);
     expect(code).toBe(1);
   }
+});
+
+const app = await openFileApp();
+
+test("the output of a command that fails is complete, although its reader is slow", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "latchkey-cli-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "keys.json");
+  // More output than a pipe holds, which is 64 KiB.
+  const hashes = Array.from({ length: 2_000 }, (_, key) => createHash("sha256").update(`${key}`).digest("base64"));
+  writeFileSync(file, JSON.stringify(hashes.map((hash) => ({ hash, name: "of another service" }))));
+  const { key } = await commandLine(app).json("workspace", "create", "Acme");
+  const args = ["key", "import", file, "--migration-id", "other"];
+  expect((await commandLine(app, key).run(...args)).exitCode).toBe(0);
+
+  // A pipe of the shell, because one of Node has a larger buffer.
+  const script = '{ "$@"; echo "exit code $?" >&2; } | { dd bs=1 count=1 2>/dev/null; sleep 1; cat; }';
+  const command = ["-c", script, "sh", process.execPath, main, ...args, "--json"];
+  const env = { PATH: process.env["PATH"], LATCHKEY_ADDRESS: app.grpcAddress, LATCHKEY_CREDENTIAL: key };
+  const { stdout, stderr } = await run("sh", command, { env });
+  expect(stderr).toBe("exit code 5\n");
+  expect(JSON.parse(stdout).failed).toEqual(hashes);
 });
 
 test("a service whose banner cannot be written serves", async (context) => {
