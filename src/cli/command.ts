@@ -27,7 +27,7 @@ export function remoteCommand(name: string, description: string): Command {
 /** A command that lists resources. */
 export function listCommand(description: string): Command {
   return remoteCommand("list", description)
-    .option("--limit <count>", "the maximum number of results, 1 to 100", count)
+    .option("--limit <count>", "the maximum number of results, 1 to 100", pageSize)
     .option("--cursor <cursor>", "the cursor of the previous page");
 }
 
@@ -77,7 +77,20 @@ export function callAction<Flags, Schema extends DescMessage, Operands extends u
 
 export function count(text: string): number {
   if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be an integer.");
-  return Number(text);
+  return exact(Number(text));
+}
+
+/** Refuses a number that is not exact. All others fit in the 64 bits of a request's integer. */
+export function exact(number: number): number {
+  if (Number.isSafeInteger(number)) return number;
+  throw new InvalidArgumentError(`A number must be at most ${Number.MAX_SAFE_INTEGER}.`);
+}
+
+/** In a request, it has only 32 bits. */
+function pageSize(text: string): number {
+  const limit = count(text);
+  if (limit < 1 || limit > 100) throw new InvalidArgumentError("It must be from 1 to 100.");
+  return limit;
 }
 
 export function jsonObject(text: string): JsonObject {

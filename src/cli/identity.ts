@@ -1,5 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { Command } from "commander";
+import { Command, Option } from "commander";
 import {
   CreateIdentityResponseSchema,
   DeleteIdentityResponseSchema,
@@ -109,7 +109,7 @@ export function identityCommand(config: ClientConfig): Command {
         .argument("<identity>", "its identityId or externalId")
         .option("--meta <json>", "any JSON object", jsonObject)
         .option("--ratelimit <limit>", rateLimitHelp, rateLimit)
-        .option("--clear-ratelimits", "remove all rate limits")
+        .addOption(new Option("--clear-ratelimits", "remove all rate limits").conflicts("ratelimit"))
         .action(
           callAction(config, {
             role,

@@ -1,6 +1,6 @@
 import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
 import { FieldMaskSchema, type Timestamp } from "@bufbuild/protobuf/wkt";
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import type { CreditsSchema } from "../../gen/latchkey/v1/credits_pb.js";
 import type { Key } from "../../gen/latchkey/v1/key_pb.js";
 import { UpdateKeyRequestSchema } from "../../gen/latchkey/v1/keys_service_pb.js";
@@ -62,7 +62,7 @@ export function withKeySettings(command: Command): Command {
   return command
     .option("--name <name>", "a name for people")
     .option("--external-id <id>", "the identity that owns the key; it is created if it does not exist")
-    .option("--identity-id <id>", "the identity that owns the key")
+    .addOption(new Option("--identity-id <id>", "the identity that owns the key").conflicts("externalId"))
     .option("--scope <name>", "a scope: what the key may do with this service; can be given several times", collect)
     .option(
       "--permission <name>",
@@ -108,14 +108,30 @@ export const clearHelp = `a setting to clear: ${Object.keys(clearable).join(", "
 
 /** Parses the name of a setting that can be cleared, for a flag that can be given several times. */
 export function clear(text: string, collected: string[] = []): string[] {
-  const path = clearable[text];
-  if (path === undefined) throw new InvalidArgumentError(`It must be one of ${Object.keys(clearable).join(", ")}.`);
-  return [...collected, path];
+  if (!Object.hasOwn(clearable, text)) {
+    throw new InvalidArgumentError(`It must be one of ${Object.keys(clearable).join(", ")}.`);
+  }
+  return [...collected, text];
 }
 
-/** The request that changes the settings that have a flag, and clears others. */
-export function toUpdate(keyId: string, flags: KeySettingsFlags & { clear?: string[] }) {
-  const { name, scope, permission, role, ratelimit, credits, refill, meta, expires, clear = [] } = flags;
+/** The flags of a command that changes a key. */
+export interface KeyUpdateFlags extends KeySettingsFlags {
+  readonly clear?: string[];
+}
+
+/** Ends a command with wrong usage if it both sets and clears a setting: the service would do only one of both. */
+export function refuseSetAndCleared(command: Command): void {
+  const flags = command.opts<KeyUpdateFlags>();
+  const changed = changedPaths(flags).map((path) => (path === "external_id" ? clearable["identity"] : path));
+  for (const name of flags.clear ?? []) {
+    const isSet = changed.some((path) => `${path}.`.startsWith(`${clearable[name]}.`));
+    if (isSet) command.error(`error: option '--clear ${name}' cannot be used with a flag that sets ${name}`);
+  }
+}
+
+/** The paths, in an update mask, of the settings that have a flag. */
+function changedPaths(flags: KeySettingsFlags): string[] {
+  const { name, scope, permission, role, ratelimit, credits, refill, meta, expires } = flags;
   const owner = ownerOf(flags);
   const given: Record<string, unknown> = {
     name,
@@ -129,18 +145,23 @@ export function toUpdate(keyId: string, flags: KeySettingsFlags & { clear?: stri
     meta,
     expires,
   };
-  const changed = Object.keys(given).filter((path) => given[path] !== undefined);
+  return Object.keys(given).filter((path) => given[path] !== undefined);
+}
+
+/** The request that changes the settings that have a flag, and clears others. */
+export function toUpdate(keyId: string, flags: KeyUpdateFlags) {
+  const cleared = (flags.clear ?? []).map((name) => clearable[name] as string);
   return create(UpdateKeyRequestSchema, {
     keyId,
-    name,
-    owner,
-    scopes: scope,
-    permissions: permission,
-    roles: role,
-    ratelimits: ratelimit,
+    name: flags.name,
+    owner: ownerOf(flags),
+    scopes: flags.scope,
+    permissions: flags.permission,
+    roles: flags.role,
+    ratelimits: flags.ratelimit,
     credits: creditsOf(flags),
-    meta,
-    expires,
-    updateMask: create(FieldMaskSchema, { paths: [...changed, ...clear] }),
+    meta: flags.meta,
+    expires: flags.expires,
+    updateMask: create(FieldMaskSchema, { paths: [...changedPaths(flags), ...cleared] }),
   });
 }

@@ -33,9 +33,11 @@ import {
   clearHelp,
   creditsOf,
   type KeySettingsFlags,
+  type KeyUpdateFlags,
   keyColumns,
   keyDetails,
   ownerOf,
+  refuseSetAndCleared,
   toUpdate,
   withKeySettings,
 } from "./key-settings.js";
@@ -169,12 +171,12 @@ export function keyCommand(config: ClientConfig): Command {
       withKeySettings(remoteCommand("update", "change a key; settings without a flag stay as they are"))
         .argument("<keyId>")
         .option("--clear <setting>", clearHelp, clear)
+        .hook("preAction", refuseSetAndCleared)
         .action(
           callAction(config, {
             role,
             response: UpdateKeyResponseSchema,
-            call: ({ keys }, flags: KeySettingsFlags & { clear?: string[] }, keyId) =>
-              keys.updateKey(toUpdate(keyId, flags)),
+            call: ({ keys }, flags: KeyUpdateFlags, keyId) => keys.updateKey(toUpdate(keyId, flags)),
             show: showKey,
           }),
         ),

@@ -11,6 +11,7 @@ import type {
   RateLimitState,
 } from "../../gen/latchkey/v1/rate_limit_pb.js";
 import type { Usage, UsagePeriodSchema } from "../../gen/latchkey/v1/usage_pb.js";
+import { count, exact } from "./command.js";
 import type { Columns } from "./output.js";
 import { time, unitsMs } from "./time-text.js";
 
@@ -33,13 +34,14 @@ export const refillHelp = "when credits are refilled: `1000/daily`, `1000/monthl
 
 /** Parses `100/1m`. */
 export function limitPerWindow(text: string): LimitPerWindow {
-  const [, limit = "", count = "", unit = ""] = /^(\d+)\/(\d+)(ms|s|m|h|d|w)$/.exec(text) ?? [];
+  const [, limit = "", units = "", unit = ""] = /^(\d+)\/(\d+)(ms|s|m|h|d|w)$/.exec(text) ?? [];
   if (unit === "") {
     throw new InvalidArgumentError(
       "It must be a limit and a duration, such as 100/1m. Units are ms, s, m, h, d and w.",
     );
   }
-  return { limit: BigInt(limit), duration: BigInt(count) * BigInt(unitsMs[unit as keyof typeof unitsMs]) };
+  const durationMs = exact(count(units) * unitsMs[unit as keyof typeof unitsMs]);
+  return { limit: BigInt(count(limit)), duration: BigInt(durationMs) };
 }
 
 /** Parses `requests=100/1m,auto`, for a flag that can be given several times. */
@@ -64,11 +66,11 @@ function namePartOf(text: string): { name: string; rest: string | undefined } {
 
 /** Parses `1000/monthly:31`. */
 export function refill(text: string): RefillFlag {
-  const [, amount = "", interval = "", day] = /^(\d+)\/(daily|monthly)(?::(\d+))?$/.exec(text) ?? [];
+  const [, amount = "", interval = "", day] = /^(\d+)\/(daily|monthly)(?::(\d\d?))?$/.exec(text) ?? [];
   if (interval === "") {
     throw new InvalidArgumentError("It must be an amount and an interval, such as 1000/daily or 1000/monthly:31.");
   }
-  return { amount: BigInt(amount), interval, ...(day !== undefined && { refillDay: Number(day) }) };
+  return { amount: BigInt(count(amount)), interval, ...(day !== undefined && { refillDay: Number(day) }) };
 }
 
 /** The text of a rate limit of a key or an identity. */
