@@ -1,6 +1,6 @@
-/** Whether a credential can be sent in a header. */
-export function isSendable(credential: string): boolean {
-  return /^[\x21-\x7e]+$/.test(credential);
+/** Whether a credential can be sent in a header. An unset variable cannot: RegExp would read it as the text `undefined`. */
+export function isSendable(credential: string | undefined): boolean {
+  return typeof credential === "string" && /^[\x21-\x7e]+$/.test(credential);
 }
 
 /**

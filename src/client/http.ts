@@ -1,6 +1,7 @@
 import type { OperationKind } from "../../gen/client.js";
 import { checkIdempotencyKey } from "./credential.js";
 import { type FieldError, isLatchkeyError, LatchkeyError, NoResponseError } from "./error.js";
+import { checkInteger, maxTimerMs } from "./integer.js";
 import { checkUrl } from "./url.js";
 
 /** The options of one call. */
@@ -62,6 +63,7 @@ export function createHttp({
   fetch,
 }: HttpOptions): CallHttp {
   checkUrl("url", url);
+  checkInteger("timeoutMs", defaultTimeoutMs, 0, maxTimerMs);
   const base = url.replace(/\/+$/, "");
 
   /** One request and its response. */
@@ -97,6 +99,7 @@ export function createHttp({
 
   return async (operation, kind, request, options) => {
     const { timeoutMs = defaultTimeoutMs, signal, onHeaders } = options;
+    checkInteger("timeoutMs", timeoutMs, 0, maxTimerMs);
     signal?.throwIfAborted();
     const timeout = AbortSignal.timeout(timeoutMs);
     const deadline = performance.now() + timeoutMs;

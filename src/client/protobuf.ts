@@ -8,6 +8,7 @@ import { RateLimitsService } from "../../gen/latchkey/v1/rate_limits_service_pb.
 import { WorkspacesService } from "../../gen/latchkey/v1/workspaces_service_pb.js";
 import { checkCredential, checkIdempotencyKey } from "./credential.js";
 import { toLatchkeyError } from "./protobuf-error.js";
+import { checkUrl } from "./url.js";
 
 export {
   type FieldError,
@@ -64,6 +65,7 @@ export function createProtobufClient(options: ProtobufClientOptions): ProtobufCl
 
 /** Calls have a default timeout, so that they do not wait forever. A call can set its own `timeoutMs`. */
 function connectTo(url: string): Transport {
+  checkUrl("url", url);
   return createConnectTransport({
     baseUrl: url,
     defaultTimeoutMs: 10_000,
