@@ -12,6 +12,7 @@ import { checkCredential } from "../client/credential.js";
 import { toLatchkeyError } from "../client/protobuf-error.js";
 import { checkUrl } from "../client/url.js";
 import { systemClock } from "../revocation/clock.js";
+import type { Uses } from "./key-states.js";
 import { createQueue } from "./queue.js";
 import { createSession, type Resolution, type Session } from "./session.js";
 import { SessionManager } from "./session-manager.js";
@@ -52,14 +53,17 @@ const pingsPerGrant = 3;
 /** The interval of pings before the first grant. */
 const firstPingMs = 100;
 
-/** The minimum interval of pings. A grant is short if the lease of the replica is about to end. */
-const minPingMs = 20;
-
 /**
  * A stream without a grant for this long and for this many pings is closed, and another replica is tried. The pings are
  * counted because grants may have arrived while this process was too busy to read them.
  */
 const maxUnanswered = { ms: 3_000, pings: 10 };
+
+/**
+ * The limits of the interval of pings. A grant is short if the lease of the replica is about to end. With a long lease, the
+ * pings of `maxUnanswered` must not take longer than its time.
+ */
+const pingMs = { min: 20, max: maxUnanswered.ms / maxUnanswered.pings };
 
 /**
  * Uses are reported after each interval, in messages of at most this many keys with a pause between them. One report of 10,000 keys
@@ -114,6 +118,8 @@ export function openConnection(
   let transports = 0;
   let current = openTransport();
   let session: Session | undefined;
+  /** Kept when a stream ends, so that the next one reports them. */
+  const used = new Set<Uses>();
   /** Whether keys were verified since the last ping. */
   let isUsed = false;
   let lastGrantAt = 0;
@@ -154,6 +160,7 @@ export function openConnection(
     const stream = createSession({
       clock: systemClock,
       maxBytes,
+      used,
       send: (message) => requests.push(create(DelegateRequestSchema, { message })),
       onGrant() {
         lastGrantAt = performance.now();
@@ -201,9 +208,8 @@ export function openConnection(
       const unansweredMs = now - Math.max(begunAt, lastGrantAt);
       if (unansweredMs > maxUnanswered.ms && stream.unansweredPings >= maxUnanswered.pings) return ended.abort();
       stream.ping();
-      await systemClock.sleep(
-        stream.grantedMs === 0 ? firstPingMs : Math.max(minPingMs, stream.grantedMs / pingsPerGrant),
-      );
+      const intervalMs = Math.min(pingMs.max, Math.max(pingMs.min, stream.grantedMs / pingsPerGrant));
+      await systemClock.sleep(stream.grantedMs === 0 ? firstPingMs : intervalMs);
     }
   }
 
@@ -211,6 +217,8 @@ export function openConnection(
   async function reportUses(stream: Session, ended: AbortController): Promise<void> {
     while (!ended.signal.aborted) {
       await systemClock.sleep(reports.intervalMs);
+      // Without a grant, the service may not be reached. A report would be lost, and a later one may arrive.
+      if (!stream.isGranted()) continue;
       for (let left = stream.usedKeys; left > 0 && !ended.signal.aborted; left -= reports.keys) {
         stream.reportUses(reports.keys);
         await systemClock.sleep(reports.pauseMs);

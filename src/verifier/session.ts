@@ -81,6 +81,8 @@ export interface SessionOptions {
   readonly clock: Pick<Clock, "monotonic" | "wall">;
   /** The maximum memory of the key states. */
   readonly maxBytes: number;
+  /** The verifications that are not reported yet: also those of earlier streams, which have ended. */
+  readonly used?: Set<Uses>;
   /** Hands a message to the transport, which delivers messages in order. */
   readonly send: (request: Request) => void;
   /** Called after each grant. */
@@ -95,12 +97,11 @@ export interface SessionOptions {
 }
 
 export function createSession(options: SessionOptions): Session {
-  const { clock, maxBytes, send, onGrant, onInvalidated, onClockJump } = options;
+  const { clock, maxBytes, used = new Set<Uses>(), send, onGrant, onInvalidated, onClockJump } = options;
   const grant = createLocalGrant(clock);
   const states = createKeyStates(maxBytes);
   const pendingById = new Map<number, PendingKey>();
   const pendingByHash = new Map<string, PendingKey>();
-  const used = new Set<Uses>();
   /**
    * The hashes of the secrets that were verified more than once since their last report: to compute one takes half of a
    * verification's time. They are forgotten with the report, because a secret should not stay in memory for long.
@@ -157,11 +158,13 @@ export function createSession(options: SessionOptions): Session {
   }
 
   function endByJump(): void {
+    used.clear(); // the monotonic clock may have stood still, so it is not known how long ago they were
     close();
     onClockJump();
   }
 
   function reportUses(maxKeys = maxUsed): void {
+    if (!isOpen) return;
     const now = clock.monotonic();
     const entries: MessageInitShape<typeof KeyUsesSchema>[] = [];
     let keysLeft = maxKeys;
@@ -175,13 +178,14 @@ export function createSession(options: SessionOptions): Session {
       if (uses.secret !== undefined) hashes.delete(uses.secret);
       uses.secret = undefined;
     }
-    while (isOpen && entries.length > 0) send({ case: "uses", value: { keys: entries.splice(0, maxReported) } });
+    while (entries.length > 0) send({ case: "uses", value: { keys: entries.splice(0, maxReported) } });
   }
 
   function close(): void {
     isOpen = false;
     states.clear();
     hashes.clear();
+    for (const uses of used) uses.secret = undefined;
     settleAll();
   }
 

@@ -3,6 +3,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { VerifyKeyRequestSchema, VerifyKeyResponse } from "../../gen/latchkey/v1/keys_service_pb.js";
 import { covers } from "../call/permissions.js";
+import { checkInteger, maxTimerMs } from "../client/integer.js";
 import { toLatchkeyError } from "../client/protobuf-error.js";
 import { createQueryCache, type PermissionQuery as Query } from "../keys/permission-query.js";
 import { isWellFormedSecret } from "../keys/secret.js";
@@ -87,6 +88,9 @@ export interface VerifierStats {
 
 const defaults = { maxBytes: 64 * 2 ** 20, timeoutMs: 5_000, openTimeoutMs: 10_000 };
 
+/** The longest timeout that gRPC can transmit. */
+const maxCallTimeoutMs = 99_999_999;
+
 /** A longer text is no secret of any key. */
 const maxSecretLength = 512;
 
@@ -98,9 +102,16 @@ const maxQueryLength = 1_000;
  * the key, or does not answer in time.
  */
 export async function openVerifier(options: VerifierOptions): Promise<Verifier> {
-  const { timeoutMs = defaults.timeoutMs, openTimeoutMs = defaults.openTimeoutMs } = options;
+  const {
+    maxBytes = defaults.maxBytes,
+    timeoutMs = defaults.timeoutMs,
+    openTimeoutMs = defaults.openTimeoutMs,
+  } = options;
+  checkInteger("maxBytes", maxBytes, 1, Number.MAX_SAFE_INTEGER);
+  checkInteger("timeoutMs", timeoutMs, 0, maxCallTimeoutMs);
+  checkInteger("openTimeoutMs", openTimeoutMs, 0, maxTimerMs);
   let lastReason: unknown;
-  const connection = openConnection(options, options.maxBytes ?? defaults.maxBytes, (reason) => {
+  const connection = openConnection(options, maxBytes, (reason) => {
     lastReason = reason;
     queueMicrotask(() => options.onDisconnect?.(reason)); // what it throws must not end the connection
   });

@@ -8,7 +8,9 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect, promisify } from "node:util";
 import { Code } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
+import { VerifierService } from "../../../gen/latchkey/v1/verifier_service_pb.js";
 import { openVerifier, type Verifier } from "../../../src/verifier/verifier.js";
 import { type Authority, createAuthority, writeFiles } from "../../support/certificate-authority.js";
 import { readLookups } from "../../support/metrics.js";
@@ -40,6 +42,13 @@ async function openBehindFaults() {
   });
   await verifyLocally(verifier, key);
   return { proxy, verifier, reasons };
+}
+
+/** How many valid verifications of a key the service has counted. */
+async function countOf(keyId: string): Promise<number> {
+  const rows = await scene.sql`
+    select sum(valid)::int as count from verification_counts where resource_id = ${keyId} group by resource_id`;
+  return rows[0]?.["count"] ?? 0;
 }
 
 async function listen(server: Server): Promise<number> {
@@ -104,6 +113,69 @@ describe("without a connection", () => {
     proxy.resume();
     expect(await verifyLocally(verifier, key)).toMatchObject({ code: "VALID" });
   });
+});
+
+describe("verifications that a stream has not reported when it ends are counted once", () => {
+  /** Verifies a new key locally, ends the stream before the next report, and waits until all verifications are counted. */
+  async function expectCounted(verifier: Verifier, endStream: () => unknown): Promise<void> {
+    const created = await scene.createKey();
+    await verifyLocally(verifier, created.key);
+    for (let call = 0; call < 10; call++) expect((await verifier.verify(created.key)).code).toBe("VALID");
+    const { local, remote } = verifier.stats;
+    expect(local).toBeGreaterThanOrEqual(10);
+    await endStream();
+    await expect.poll(() => countOf(created.keyId), { timeout: 20_000 }).toBe(local + remote);
+  }
+
+  it("if its replica shuts down", async () => {
+    const second = await scene.open();
+    const address = [second, scene.app].map(({ grpcAddress }) => `http://${grpcAddress}`);
+    await expectCounted(await openTestVerifier(scene, { address }), () => second.close());
+  });
+
+  it("if the network is cut for a longer time than that of a report", async () => {
+    const proxy = await openProxy(`http://${scene.app.grpcAddress}`);
+    onTestFinished(() => proxy.close());
+    await expectCounted(await openTestVerifier(scene, { address: proxy.url }), async () => {
+      proxy.stall();
+      await sleep(3_000);
+      proxy.cut();
+      await sleep(1_000);
+      proxy.resume();
+    });
+  });
+});
+
+it("a replica that answers no pings is left after three seconds, also if its lease is long", async () => {
+  let grants = 0;
+  const server = createServer(
+    connectNodeAdapter({
+      routes: (router) =>
+        router.service(VerifierService, {
+          async *delegate(requests) {
+            for await (const { message } of requests) {
+              if (message.case !== "ping" || grants++ > 0) continue;
+              yield { message: { case: "grant", value: { ping: message.value.number, remainingMs: 5_000 } } };
+            }
+          },
+        }),
+    }),
+  );
+  onTestFinished(() => void server.close());
+  let leftAt: number | undefined;
+  const verifier = await openTestVerifier(scene, {
+    address: `http://127.0.0.1:${await listen(server)}`,
+    onDisconnect() {
+      leftAt ??= performance.now();
+    },
+  });
+  const openedAt = performance.now();
+  const inUse = setInterval(() => void outcomeOf(verifier), 1_000);
+  onTestFinished(() => clearInterval(inUse));
+  await expect.poll(() => leftAt, { timeout: 20_000 }).toBeDefined();
+  const leftAfterMs = Number(leftAt) - openedAt;
+  expect(leftAfterMs).toBeGreaterThan(2_900);
+  expect(leftAfterMs).toBeLessThan(6_000);
 });
 
 describe("with a slow network", () => {

@@ -3,7 +3,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { beforeEach, describe, expect, it } from "vitest";
 import { VerificationCode } from "../../../gen/latchkey/v1/keys_service_pb.js";
 import { DelegateResponseSchema } from "../../../gen/latchkey/v1/verifier_service_pb.js";
-import type { KeyState } from "../../../src/verifier/key-states.js";
+import type { KeyState, Uses } from "../../../src/verifier/key-states.js";
 import { createSession, type Request, type Session } from "../../../src/verifier/session.js";
 import { createClocks } from "./clocks.js";
 
@@ -12,17 +12,25 @@ let sent: Request[];
 let grants: number;
 let jumps: number;
 let invalidated: string[];
+let used: Set<Uses>;
 let session: Session;
 
 beforeEach(() => {
   clocks = createClocks();
+  used = new Set();
   sent = [];
   grants = 0;
   jumps = 0;
   invalidated = [];
-  session = createSession({
+  session = openSession();
+});
+
+/** The session of another stream of the same connection. */
+function openSession(): Session {
+  return createSession({
     clock: clocks,
     maxBytes: 2 ** 20,
+    used,
     send: (request) => void sent.push(request),
     onGrant: () => {
       grants += 1;
@@ -32,7 +40,7 @@ beforeEach(() => {
       jumps += 1;
     },
   });
-});
+}
 
 const receive = (message: MessageInitShape<typeof DelegateResponseSchema>["message"] & object) =>
   session.receive(create(DelegateResponseSchema, { message }));
@@ -245,6 +253,46 @@ describe("reports", () => {
     ]);
     session.reportUses();
     expect(reports()).toHaveLength(1);
+  });
+
+  /** Counts a verification of the key. */
+  const use = (hash: string) => session.recordUse(`secret of ${hash}`, session.find(hash) as KeyState, "VALID");
+
+  it("have the uses of a stream that has ended, once, and do not keep its secrets", () => {
+    grantFor(10_000);
+    cache(hashOf("a"), "key_a");
+    use(hashOf("a"));
+    use(hashOf("a"));
+    const ended = session;
+    ended.close();
+    ended.reportUses();
+    expect(reports()).toEqual([]);
+    expect([...used].map(({ secret }) => secret)).toEqual([undefined]);
+
+    session = openSession();
+    grantFor(10_000);
+    cache(hashOf("a"), "key_a");
+    use(hashOf("a"));
+    clocks.pass(40);
+    session.reportUses();
+    const sha256 = Buffer.from(hashOf("a"), "binary");
+    expect(reports().flat()).toEqual([
+      expect.objectContaining({ sha256, code: VerificationCode.VALID, count: 2, lastUsedMsAgo: 40 }),
+      expect.objectContaining({ sha256, code: VerificationCode.VALID, count: 1, lastUsedMsAgo: 40 }),
+    ]);
+    session.reportUses();
+    expect(reports()).toHaveLength(1);
+  });
+
+  it("do not have the uses from before a clock jump, because their age is not known", () => {
+    grantFor(10_000);
+    cache(hashOf("a"), "key_a");
+    use(hashOf("a"));
+    clocks.jump(120_000);
+    expect(session.isGranted()).toBe(false);
+    session = openSession();
+    session.reportUses();
+    expect(reports()).toEqual([]);
   });
 
   it("have at most 500 entries, are sent early if many keys are used, and do not keep removed states", () => {
