@@ -27,7 +27,7 @@ const calls = [
   ["Delegate", delegate, ping, false],
 ] as const;
 
-/** A SETTINGS frame: the server may send no byte of a message until it is told so. */
+/** A SETTINGS frame: the server may send no byte of a message until the client allows it. */
 const noWindow = frame(4, 0, 0, Buffer.from([0, constants.NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0, 0, 0, 0]));
 
 /** Opens a connection whose client reads no message. */
