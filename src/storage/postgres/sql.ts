@@ -48,15 +48,72 @@ export function jsonParameter(value: object) {
 export const textArrayType = 1009;
 const jsonType = 114;
 
-/** Sends a prepared statement. It never throws: a statement with a parameter that cannot be sent rejects. */
+/**
+ * Sends a statement, prepared unless there are too many variants of it. It never throws: a statement with a parameter that
+ * cannot be sent rejects.
+ */
 export function send<T extends Rows>(connection: Sql, fragment: Fragment<T>) {
   const parameters: unknown[] = [];
   const text = textOf(fragment, parameters, connection);
-  return connection.unsafe<Row[]>(text, parameters as never[], prepared);
+  return connection.unsafe<Row[]>(
+    text,
+    parameters as never[],
+    isPrepared(fragment, text, parameters) ? prepared : unprepared,
+  );
 }
 
 /** Not `simple`: otherwise postgres.js does not prepare a statement without parameters. */
 const prepared = { prepare: true, simple: false };
+const unprepared = { prepare: false, simple: false };
+
+/**
+ * How many variants of a statement are prepared. Each connection keeps them until it ends, with up to 0.35 MB in PostgreSQL
+ * for each. A caller chooses which optional parts a statement has: with thousands of variants, PostgreSQL would run out of
+ * memory. Of the variants that exist, a service uses few.
+ */
+const maxPrepared = 20;
+
+/** postgres.js prepares a text again if other parameters have a type. Null has none. */
+interface Variant {
+  readonly text: string;
+  readonly typed: readonly boolean[];
+}
+
+/**
+ * The variants that are prepared, by where the statement is in the source, and its first part: only that differs between
+ * lists. So a caller who sends too many variants of one operation does not slow down others.
+ */
+const preparedVariants = new WeakMap<readonly string[], WeakMap<readonly string[], Variant[]>>();
+
+/** The same for a variant at any time: once prepared, it stays prepared. */
+function isPrepared({ strings, values }: Fragment, text: string, parameters: readonly unknown[]): boolean {
+  const [first] = values;
+  // The name of a table has no place in the source: it is a new array each time.
+  const part = first instanceof Fragment && "raw" in first.strings ? first.strings : strings;
+  const variants = preparedVariants.get(strings)?.get(part) ?? addPlace(strings, part);
+  // Not a Set: computing the hash of a long text takes longer than these comparisons, most of which end at the length.
+  for (const variant of variants) if (variant.text === text && hasTypes(variant, parameters)) return true;
+  if (variants.length === maxPrepared) return false;
+  variants.push({ text, typed: parameters.map(isTyped) });
+  return true;
+}
+
+function addPlace(strings: readonly string[], part: readonly string[]): Variant[] {
+  const byPart = preparedVariants.get(strings) ?? new WeakMap<readonly string[], Variant[]>();
+  const variants: Variant[] = [];
+  preparedVariants.set(strings, byPart.set(part, variants));
+  return variants;
+}
+
+function hasTypes({ typed }: Variant, parameters: readonly unknown[]): boolean {
+  for (let index = 0; index < typed.length; index++) if (isTyped(parameters[index]) !== typed[index]) return false;
+  return true;
+}
+
+/** Whether postgres.js sends the type of a parameter. */
+function isTyped(parameter: unknown): boolean {
+  return parameter !== null && typeof parameter !== "string" && typeof parameter !== "number";
+}
 
 function textOf({ strings, values }: Fragment, parameters: unknown[], connection: Sql): string {
   let text = strings[0] as string;
