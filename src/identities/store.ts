@@ -36,15 +36,6 @@ export interface IdentityReference {
   readonly value: string;
 }
 
-/** The conditions of each kind of reference. */
-const conditions = {
-  identityId: (value: string) => sql`identity_id = ${value}`,
-  externalId: (value: string) => sql`external_id = ${value}`,
-  // If one identity's externalId equals another's identityId, the identityId wins.
-  identity: (value: string) => sql`
-    (identity_id = ${value} or external_id = ${value}) order by identity_id = ${value} desc limit 1`,
-};
-
 export type IdentitiesStore = ReturnType<typeof createIdentitiesStore>;
 
 export function createIdentitiesStore(db: Database, quotas: Quotas) {
@@ -83,8 +74,7 @@ export function createIdentitiesStore(db: Database, quotas: Quotas) {
       const [row] = await db.readOne(
         call,
         sql<IdentityRow[]>`
-          select ${columns} from identities
-          where ${matching(workspaceId, reference)}`,
+          select ${columns} from identities where identity_id = ${idOf(workspaceId, reference)}`,
       );
       return row;
     },
@@ -185,12 +175,20 @@ export function insertion(identity: NewIdentity): Fragment {
       now(), now()`;
 }
 
-/** The id of the identity that a reference means, as a subquery. It finds only identities of the workspace. */
-export function idOf(workspaceId: string, reference: IdentityReference): Fragment {
-  return sql`(select identity_id from identities where ${matching(workspaceId, reference)})`;
-}
-
-/** The condition that selects the identity that a reference means, if it is not deleted. */
-function matching(workspaceId: string, reference: IdentityReference): Fragment {
-  return sql`workspace_id = ${workspaceId} and deleted_at is null and ${conditions[reference.case](reference.value)}`;
+/**
+ * The id of the identity that a reference means, as a subquery. It finds only identities of the workspace that are not
+ * deleted.
+ */
+export function idOf(workspaceId: string, { case: kind, value }: IdentityReference): Fragment {
+  const where = sql`from identities where workspace_id = ${workspaceId} and deleted_at is null`;
+  if (kind === "identityId") return sql`(select identity_id ${where} and identity_id = ${value})`;
+  if (kind === "externalId") return sql`(select identity_id ${where} and external_id = ${value})`;
+  // If one identity's externalId equals another's identityId, the identityId wins. Not with `or`: for that, the planner may
+  // read all identities of the workspace.
+  return sql`(
+    select identity_id from (
+      select identity_id, 1 as place ${where} and identity_id = ${value}
+      union all
+      select identity_id, 2 ${where} and external_id = ${value}) as found
+    order by place limit 1)`;
 }

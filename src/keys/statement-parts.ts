@@ -126,12 +126,19 @@ export function referenceParts({ workspaceId, roles, apiId }: Pick<NewKey, "work
   };
 }
 
-/** Roles by their names or ids. No name has the form of an id. */
+/**
+ * Roles by their names or ids. No name has the form of an id. Each is looked up by itself: for a condition on all of them, the
+ * planner may read all roles of the workspace.
+ */
 export function selectRoles(workspaceId: string, given: readonly string[]): Fragment {
-  const names = textArrayParameter(given);
+  // The condition on deleted_at is repeated here: after waiting for a lock, PostgreSQL checks only this query's own.
   return sql`
     select role_id, name from roles
-    where workspace_id = ${workspaceId} and deleted_at is null and (role_id = any (${names}) or name = any (${names}))`;
+    where deleted_at is null and role_id = any (array(
+      select found.role_id from unnest(${textArrayParameter(given)}) as given cross join lateral (
+        select role_id from roles where workspace_id = ${workspaceId} and deleted_at is null and role_id = given
+        union all
+        select role_id from roles where workspace_id = ${workspaceId} and deleted_at is null and name = given) as found))`;
 }
 
 /** Throws if the API or a role does not exist. The statement has then changed nothing. */

@@ -21,7 +21,7 @@ import type { KeyRecord } from "../revocation/key-state.js";
 import type { InSnapshot } from "../storage/postgres/connection.js";
 import type { Database } from "../storage/postgres/database.js";
 import { pageOf, readScannedPage, type ScannedPage, scannedPageOf } from "../storage/postgres/paging.js";
-import { sql } from "../storage/postgres/sql.js";
+import { type Fragment, sql } from "../storage/postgres/sql.js";
 import type { ChangedKey, KeyChanges, KeyFilter, KeyRow, KeyVersion, NewKey, Owner, Successor } from "./rows.js";
 import {
   assignments,
@@ -185,16 +185,21 @@ export function createKeysStore(db: Database, quotas: Quotas) {
       const identityId = externalId && idOf(workspaceId, { case: "externalId", value: externalId });
       const liveApi = sql`(
         select api_id from apis where workspace_id = ${workspaceId} and api_id = ${apiId ?? null} and deleted_at is null)`;
+      // A limit that the planner does not know, and that is not reached: it expects a part of the rows. With that of the scan, it
+      // may read and sort all rows of the identity or the API instead.
+      const inOrder = (column: Fragment, id: Fragment) => sql`(
+        select * from keys where (${column}, key_id) > (${id}, ${page.after}) and ${column} <= ${id}
+        order by ${column}, key_id limit (select 1000000)) as keys`;
       const candidates = identityId
-        ? sql`where identity_id = ${identityId} and key_id > ${page.after} order by key_id`
+        ? inOrder(sql`identity_id`, identityId)
         : apiId === undefined
-          ? sql`where ${inWorkspace} and deleted_at is null order by ${order}`
-          : sql`where (api_id, key_id) > (${liveApi}, ${page.after}) and api_id <= ${liveApi} order by api_id, key_id`;
+          ? sql`keys where ${inWorkspace} and deleted_at is null order by ${order}`
+          : inOrder(sql`api_id`, liveApi);
       const ofApi = apiId === undefined ? isLiveApi(sql`scanned.api_id`) : sql`api_id = ${liveApi}`;
       const rows = await db.run(
         call,
         scannedPageOf<KeyRow>({
-          rows: sql`select key_id, api_id, enabled, deleted_at from keys ${candidates}`,
+          rows: sql`select key_id, api_id, enabled, deleted_at from ${candidates}`,
           column: sql`key_id`,
           direction: sql`asc`,
           filter: sql`deleted_at is null and ${inState} and ${ofApi}`,

@@ -86,11 +86,14 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
      * response could exceed the message limit of gRPC clients.
      */
     async findRoles(call: Call, workspaceId: string, names: readonly string[]): Promise<RoleRow[]> {
+      // With `offset 0`, each name is found by the index. With `name = any`, the planner may read all roles of the workspace.
       const found = await db.run(
         call,
         sql<StoredRole[]>`
-          select ${roleColumns} from roles
-          where workspace_id = ${workspaceId} and name = any (${textArrayParameter(names)}) and deleted_at is null
+          select ${roleColumns} from (select distinct given from unnest(${textArrayParameter(names)}) as given) as names
+            cross join lateral (
+              select ${roleColumns} from roles
+              where workspace_id = ${workspaceId} and name = given and deleted_at is null offset 0) as found
           order by name`,
       );
       return describeRoles(call, workspaceId, found, { withDescription: false });
@@ -180,9 +183,13 @@ export function createRoleStore(db: Database, quotas: Quotas, catalogue: Permiss
 /** The columns of a StoredRole. */
 const roleColumns = sql`role_id, name, description, permissions`;
 
-/** The id of the role with this id or name, as a subquery. No name has the form of an id. */
+/**
+ * The id of the role with this id or name, as a subquery. No name has the form of an id. Not with `or`: for that, the planner
+ * may read all roles of the workspace.
+ */
 function roleIdOf(workspaceId: string, reference: string): Fragment {
   return sql`(
-    select role_id from roles
-    where workspace_id = ${workspaceId} and deleted_at is null and (role_id = ${reference} or name = ${reference}))`;
+    select role_id from roles where workspace_id = ${workspaceId} and deleted_at is null and role_id = ${reference}
+    union all
+    select role_id from roles where workspace_id = ${workspaceId} and deleted_at is null and name = ${reference})`;
 }

@@ -168,9 +168,13 @@ export function createPermissionsStore(db: Database, quotas: Quotas) {
   };
 }
 
-/** The id of the permission with this id or slug, as a subquery. No slug has the form of an id. */
+/**
+ * The id of the permission with this id or slug, as a subquery. No slug has the form of an id. Not with `or`: for that, the
+ * planner may read all permissions of the workspace.
+ */
 function permissionIdOf(workspaceId: string, reference: string): Fragment {
   return sql`(
-    select permission_id from permissions
-    where workspace_id = ${workspaceId} and (permission_id = ${reference} or slug = ${reference}))`;
+    select permission_id from permissions where workspace_id = ${workspaceId} and permission_id = ${reference}
+    union all
+    select permission_id from permissions where workspace_id = ${workspaceId} and slug = ${reference})`;
 }

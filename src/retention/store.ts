@@ -90,6 +90,9 @@ export function createRetentionStore(db: Database) {
     /**
      * Deletes keys of deleted APIs, in the order of their ids. The row of each API contains how far that has come. No new key
      * can appear behind: a statement that creates one locks the API, and finds it deleted.
+     *
+     * Keys are found by a condition and an order that only one index has. With `api_id = …` and the order of key ids, the
+     * planner may scan the keys of all others: with few APIs, each seems to have many keys.
      */
     async keysOfApis(): Promise<Batch> {
       const actor = { actor: "service", requestId: mintId("req"), key: undefined };
@@ -111,7 +114,8 @@ export function createRetentionStore(db: Database) {
               select key_id, place, row_number() over (order by place, key_id)::int as number
               from api cross join lateral (
                 select key_id from keys
-                where keys.api_id = api.api_id and key_id > keys_deleted_to order by key_id limit ${batchSize}) as own
+                where (keys.api_id, key_id) > (api.api_id, keys_deleted_to) and keys.api_id <= api.api_id
+                order by keys.api_id, key_id limit ${batchSize}) as own
               order by place, key_id limit ${batchSize}) as numbered),
           locked as materialized (
             select key_id from keys where key_id in (select key_id from scanned) and deleted_at is null
@@ -137,7 +141,9 @@ export function createRetentionStore(db: Database) {
           delete from apis where api_id in (
             select api_id from apis as old
             where keys_deleted_at < ${limitOf(keptMs)} and (select mine from turn)
-              and (select key_id from keys where keys.api_id = old.api_id limit 1) is null
+              and (
+                select key_id from keys where (keys.api_id, key_id) > (old.api_id, '') and keys.api_id <= old.api_id
+                order by keys.api_id, key_id limit 1) is null
             order by keys_deleted_at limit ${batchSize} for update of old skip locked)`,
       );
       return { rows: count, mayHaveMore: count === batchSize };

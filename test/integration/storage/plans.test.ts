@@ -2,10 +2,16 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createApisStore } from "../../../src/apis/store.js";
 import { createAuditStore } from "../../../src/audit/store.js";
-import { createIdentitiesStore } from "../../../src/identities/store.js";
+import { createIdentitiesStore, type IdentityReference } from "../../../src/identities/store.js";
+import { mintId } from "../../../src/ids.js";
+import { createImportStore } from "../../../src/keys/import-store.js";
+import type { NewKey } from "../../../src/keys/rows.js";
+import { mintSecret } from "../../../src/keys/secret.js";
 import { createKeysStore } from "../../../src/keys/store.js";
 import { createOverridesStore, type OverridesStore } from "../../../src/limiter/overrides-store.js";
+import { createRoleStore } from "../../../src/permissions/role-store.js";
 import { createPermissionsStore } from "../../../src/permissions/store.js";
+import { createRetentionStore } from "../../../src/retention/store.js";
 import { createChangeStore } from "../../../src/revocation/change-store.js";
 import { type Database, openDatabase } from "../../../src/storage/postgres/database.js";
 import type { ScannedPage } from "../../../src/storage/postgres/paging.js";
@@ -97,18 +103,48 @@ async function insertOverrides(workspaceId: string, namespace: string, count: nu
     from generate_series(1, ${count}::integer) as n`;
 }
 
-/** How many rows `work` reads, by index or sequentially, on one connection with this `plan_cache_mode`. */
-async function countRowsRead(planCacheMode: string, work: (db: Database) => Promise<unknown>): Promise<number> {
+/** The rows that were read, by index or sequentially. */
+const rowsRead = sql<{ read: number }[]>`
+  select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
+  where relname in ('keys', 'identities', 'apis', 'roles', 'audit_events', 'verification_counts',
+    'rate_limit_overrides')`;
+
+/** The same with the entries of indexes from which no row was read. */
+const entriesRead = sql<{ read: number }[]>`
+  select sum(read)::float8 as read from (
+    select relname, seq_tup_read as read from pg_stat_user_tables
+    union all select relname, idx_tup_read from pg_stat_user_indexes) as reads
+  where relname in ('keys', 'identities', 'apis', 'roles', 'permissions')`;
+
+/** A key with nothing but an id and a secret. */
+const plainKey = (workspaceId: string): NewKey => ({
+  keyId: mintId("key"),
+  workspaceId,
+  hash: mintSecret().hash,
+  start: "lk_test",
+  name: null,
+  enabled: true,
+  scopes: [],
+  permissions: [],
+  roles: [],
+  apiId: null,
+  ratelimits: [],
+  credits: null,
+  meta: null,
+  expiresAt: null,
+});
+
+/** How many rows `work` reads, on one connection with this `plan_cache_mode`. */
+async function countRowsRead(
+  planCacheMode: string,
+  work: (db: Database) => Promise<unknown>,
+  { url, counter } = { url: schema.url, counter: rowsRead },
+): Promise<number> {
   const parameters = { plan_cache_mode: planCacheMode };
-  const db = openDatabase(schema.url, { connections: 1, statementMs: 10_000, parameters });
+  const db = openDatabase(url, { connections: 1, statementMs: 10_000, parameters });
   const readCounter = async () => {
     await db.runInBackground(sql`select pg_stat_force_next_flush()`);
-    const [row] = await db.runInBackground(
-      sql<{ read: number }[]>`
-        select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::float8 as read from pg_stat_user_tables
-        where relname in ('keys', 'identities', 'apis', 'roles', 'audit_events', 'verification_counts',
-          'rate_limit_overrides')`,
-    );
+    const [row] = await db.runInBackground(counter);
     return row?.read ?? Number.NaN;
   };
   try {
@@ -153,6 +189,11 @@ const pages: [name: string, maxRows: number, list: (db: Database) => Promise<Sca
     "the keys of an API",
     80,
     (db) => createKeysStore(db, quotas).listKeys(call, younger, { ...all, apiId: "api_of_few" }, first),
+  ],
+  [
+    "the disabled keys of an API with thousands that are enabled",
+    5_050,
+    (db) => createKeysStore(db, quotas).listKeys(call, older, { ...all, apiId: "api_of_many", enabled: false }, first),
   ],
   [
     "the first identities",
@@ -364,5 +405,179 @@ describe.each(["force_custom_plan", "force_generic_plan", "auto"])("query plans 
     });
     expect(page).toEqual({ rows: [], scannedTo: expect.any(String) });
     expect(read / runs).toBeLessThanOrEqual(maxRows);
+  });
+});
+
+describe("with many small workspaces and a large one", () => {
+  const small = 5_000;
+  const large = 10_000;
+  let uneven: Schema;
+  let workspaceId: string;
+
+  beforeAll(async () => {
+    uneven = await openSchema();
+    workspaceId = await uneven.insertWorkspace();
+    const { sql } = uneven;
+    await sql`alter table keys set (autovacuum_enabled = false)`;
+    await sql`
+      insert into workspaces (workspace_id, name, created_at)
+      select 'ws_' || n, 'small', now() from generate_series(1, ${small}::integer) as n`;
+    const rows = sql`(
+      select n, 'ws_' || n as workspace_id, lpad(n::text, 26, '0') as id from generate_series(1, ${small}::integer) as n
+      union all
+      select n, ${workspaceId}, 'x' || lpad(n::text, 25, '0') from generate_series(1, ${large}::integer) as n) as rows`;
+    await sql`
+      insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at)
+      select 'id_' || id, workspace_id, 'user_' || n, '{}', now(), now() from ${rows}`;
+    await sql`
+      insert into roles (role_id, workspace_id, name, permissions, created_at)
+      select 'role_' || id, workspace_id, 'role_' || n, '{}', now() from ${rows}`;
+    await sql`
+      insert into permissions (permission_id, workspace_id, slug, name, created_at)
+      select 'perm_' || id, workspace_id, 'slug_' || n, 'named', now() from ${rows}`;
+    // Most keys belong to one identity and one API. The few of another identity are among the last.
+    await sql`
+      insert into apis (api_id, workspace_id, name, created_at, deleted_at)
+      select 'api_of_most', ${workspaceId}, 'most', now(), null::timestamptz
+      union all select 'api_deleted' || n, ${workspaceId}, '', now(), now() from generate_series(1, 20) as n
+      union all select 'api_' || id, workspace_id, 'empty', now(), null from ${rows}`;
+    await sql`
+      insert into keys (key_id, workspace_id, hash, start, enabled, permissions, api_id, identity_id, created_at, updated_at)
+      select 'key_' || lpad(n::text, 26, '0'), ${workspaceId}, sha256(n::text::bytea), 'lk_test', true, '{}', 'api_of_most',
+        case when n <= ${large - 3} then ${idOf("id", 1)} else ${idOf("id", 2)} end, now(), now()
+      from generate_series(1, ${large}::integer) as n`;
+    // After a vacuum, the planner prefers indexes that answer alone: for lookups a wrong one, for keys a right one.
+    for (const table of ["identities", "roles", "permissions", "apis"]) await sql`vacuum analyze ${sql(table)}`;
+    await sql`analyze keys`;
+  });
+  afterAll(() => uneven.close());
+
+  const idOf = (prefix: string, number: number) => `${prefix}_x${`${number}`.padStart(25, "0")}`;
+  const find = (db: Database, kind: IdentityReference["case"], value: string) =>
+    createIdentitiesStore(db, quotas).findIdentity(call, workspaceId, { case: kind, value });
+  const roleStore = (db: Database) => createRoleStore(db, quotas, createPermissionsStore(db, quotas));
+  const ids = (rows: readonly { readonly roleId: string }[]) => rows.map(({ roleId }) => roleId);
+  const lookups: [name: string, find: (db: Database) => Promise<unknown>, found: unknown][] = [
+    [
+      "a permission by its slug",
+      async (db) =>
+        (await createPermissionsStore(db, quotas).findPermission(call, workspaceId, "slug_700"))?.permissionId,
+      idOf("perm", 700),
+    ],
+    [
+      "a permission by its id",
+      async (db) =>
+        (await createPermissionsStore(db, quotas).findPermission(call, workspaceId, idOf("perm", 700)))?.permissionId,
+      idOf("perm", 700),
+    ],
+    [
+      "a role by its name",
+      async (db) => (await roleStore(db).findRole(call, workspaceId, "role_700"))?.roleId,
+      idOf("role", 700),
+    ],
+    [
+      "a role by its id",
+      async (db) => (await roleStore(db).findRole(call, workspaceId, idOf("role", 700)))?.roleId,
+      idOf("role", 700),
+    ],
+    [
+      "roles by their names",
+      async (db) => ids(await roleStore(db).findRoles(call, workspaceId, ["role_700", "role_800"])),
+      [idOf("role", 700), idOf("role", 800)],
+    ],
+    [
+      "the roles of an import, by a name and an id",
+      async (db) =>
+        ids(
+          (
+            await createImportStore(db, quotas).readReferences(
+              call,
+              workspaceId,
+              [],
+              ["role_700", idOf("role", 800)],
+              null,
+            )
+          ).roles,
+        ),
+      [idOf("role", 700), idOf("role", 800)],
+    ],
+    [
+      "an identity by its externalId",
+      async (db) => (await find(db, "externalId", "user_700"))?.identityId,
+      idOf("id", 700),
+    ],
+    [
+      "an identity by its externalId, which could be its id",
+      async (db) => (await find(db, "identity", "user_700"))?.identityId,
+      idOf("id", 700),
+    ],
+    [
+      "an identity by its id, which could be its externalId",
+      async (db) => (await find(db, "identity", idOf("id", 700)))?.identityId,
+      idOf("id", 700),
+    ],
+    [
+      "the keys of an identity with few",
+      async (db) =>
+        (await createKeysStore(db, quotas).listKeys(call, workspaceId, { ...all, externalId: "user_2" }, first)).rows
+          .length,
+      3,
+    ],
+  ];
+
+  const runs = 8; // as above
+  const readBy = async (planCacheMode: string, work: (db: Database) => Promise<unknown>) =>
+    (await countRowsRead(planCacheMode, work, { url: uneven.url, counter: entriesRead })) / runs;
+
+  describe.each(["force_custom_plan", "force_generic_plan", "auto"])("and %s", (planCacheMode) => {
+    it.each(lookups)("%s: is found without reading the others", async (_name, find, expected) => {
+      let found: unknown;
+      const read = await readBy(planCacheMode, async (db) => {
+        for (let run = 0; run < runs; run++) found = await find(db);
+      });
+      expect(found).toEqual(expected);
+      expect(read).toBeLessThanOrEqual(20);
+    });
+
+    it("a key with a role and an owner is created without reading those of others", async () => {
+      const read = await readBy(planCacheMode, async (db) => {
+        for (let run = 0; run < runs; run++) {
+          const key = { ...plainKey(workspaceId), roles: ["role_700"] };
+          const identity = { identityId: mintId("id"), workspaceId, externalId: "user_900", meta: {}, ratelimits: [] };
+          const owner = { kind: "named", identity } as const;
+          expect(await createKeysStore(db, quotas).insertKey(call, key, owner, operator, undefined)).toBe(true);
+        }
+      });
+      expect(read).toBeLessThanOrEqual(200);
+    });
+
+    it("the keys of deleted APIs without keys are not searched among all others", async () => {
+      const read = await readBy(planCacheMode, async (db) => {
+        for (let run = 0; run < runs; run++) {
+          await db.runInBackground(sql`update apis set keys_deleted_at = null where keys_deleted_at is not null`);
+          expect(await createRetentionStore(db).keysOfApis()).toEqual({ rows: 0, mayHaveMore: true });
+        }
+      });
+      // The rows of the APIs, and their earlier versions from the other runs.
+      expect(read).toBeLessThanOrEqual(3_000);
+    });
+  });
+
+  it("deleted APIs and identities without keys are removed without reading the keys of others", async () => {
+    // Not with generic plans: PostgreSQL itself would read all keys to check their references. It uses custom plans for that.
+    const read = await readBy("auto", async (db) => {
+      for (let run = 0; run < runs; run++) {
+        const retention = createRetentionStore(db);
+        await db.runInBackground(sql`
+          insert into apis (api_id, workspace_id, name, created_at, deleted_at, keys_deleted_at)
+          select 'api_removed' || n, ${workspaceId}, '', now(), now(), now() from generate_series(1, 20) as n`);
+        await db.runInBackground(sql`
+          insert into identities (identity_id, workspace_id, external_id, meta, created_at, updated_at, deleted_at)
+          select 'id_removed' || n, ${workspaceId}, '', '{}', now(), now(), now() from generate_series(1, 20) as n`);
+        expect(await retention.apis(-1_000)).toMatchObject({ rows: run === 0 ? 40 : 20 });
+        expect(await retention.identities(-1_000)).toMatchObject({ rows: 20 });
+      }
+    });
+    expect(read).toBeLessThanOrEqual(3_000);
   });
 });
