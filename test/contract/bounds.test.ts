@@ -118,12 +118,4 @@ describe("limits of input: the maximum itself is accepted", () => {
     const refusal = await scene.refused("application/invalid_input", "createIdentity", scene.home.key, request);
     expect(refusal).toMatchObject({ fields: [{ location: "meta" }] });
   });
-
-  everyProtocol("a verified secret may have 8,000 characters, and a longer one is refused", async (scene) => {
-    const secret = "x".repeat(8_000);
-    expect(await scene.ok("verifyKey", scene.home.key, { key: secret })).toMatchObject({ code: "NOT_FOUND" });
-    const request = { key: `${secret}x` };
-    const refusal = await scene.refused("application/invalid_input", "verifyKey", scene.home.key, request);
-    expect(refusal).toMatchObject({ fields: [{ location: "key", message: "must be at most 8000 characters" }] });
-  });
 });

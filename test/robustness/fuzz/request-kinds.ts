@@ -40,7 +40,7 @@ export const requestKinds: readonly Kind[] = [
       withText(
         operation,
         protocol,
-        fc.integer({ min: 8_001, max: 50_000 }).map((n) => "x".repeat(n)),
+        fc.integer({ min: 1_001, max: 50_000 }).map((n) => "x".repeat(n)),
       ),
   },
   {
@@ -105,7 +105,9 @@ function withText(operation: Operation, protocol: ProtocolName, part: fc.Arbitra
       const struct = key ? { [value]: 1 } : { a: [{ b: value }] };
       const isStruct = field.message !== undefined;
       // `meta` may contain long texts, up to its own limit.
-      const isValid = isStruct && unusual !== "\0" && Buffer.byteLength(JSON.stringify(struct)) <= maxMetaBytes;
+      const isMeta = isStruct && unusual !== "\0" && Buffer.byteLength(JSON.stringify(struct)) <= maxMetaBytes;
+      // A text without a limit is compared, and not stored.
+      const isValid = isMeta || (!isStruct && unusual !== "\0" && hasNoLimit(field));
       const given = isStruct ? struct : field.fieldKind === "list" ? [value] : value;
       const expected = isValid
         ? ({ form: "valid" } as const)
@@ -121,6 +123,12 @@ export function structsIn({ rpc }: Operation): Place[] {
 
 function containsText({ scalar, message }: DescField): boolean {
   return scalar === ScalarType.STRING || message?.typeName === StructSchema.typeName;
+}
+
+/** Whether a text may have any length. */
+function hasNoLimit(field: DescField): boolean {
+  const type = rulesOf(field)?.type;
+  return type?.case === "string" && type.value.maxLen === 0n && type.value.in.length === 0;
 }
 
 interface Bound {
