@@ -17,7 +17,7 @@ import type { Limits } from "../overload/limits.js";
 import { encodeHead } from "./direct-response.js";
 import { errorBody, errorHeaders, jsonHeaders } from "./json/envelope.js";
 import type { DocsBase } from "./origin.js";
-import { responseInFlight } from "./response-in-flight.js";
+import { isAnswered, responseInFlight } from "./response-in-flight.js";
 
 /** Responds to input that is not HTTP. It never reaches Fastify, so the envelope is written to the bare socket. */
 export function handleClientError(
@@ -36,6 +36,7 @@ export function handleClientError(
   const receivedNothing = code === "ERR_HTTP_REQUEST_TIMEOUT" && (socket as Partial<Socket>).bytesRead === 0;
   const refuse = () => {
     if (receivedNothing || codesWithoutResponse.has(code)) socket.destroy();
+    // The client would take another response for that to its next request.
     else if (isAnswered(socket)) endSocket(socket);
     else writeError(socket, (apiErrors[code] ?? notHttp)(limits), docsBase, logCall);
   };
@@ -51,17 +52,6 @@ function afterPendingResponse(socket: Duplex, refuse: () => void): void {
 
 const refusedSockets = new WeakSet<Duplex>();
 
-/** The property of a connection that stores the response to the last request whose headers Node has read. */
-const lastRead = Symbol("last read");
-
-type Connection = Duplex & { [lastRead]?: ServerResponse };
-
-/** Whether the invalid input is part of a request that has its response. The client would take another for that to its next. */
-function isAnswered(connection: Connection): boolean {
-  const response = connection[lastRead];
-  return response?.writableEnded === true && !response.req.complete;
-}
-
 /** The client has disconnected, or TLS is not established yet. */
 const codesWithoutResponse = new Set(["ECONNRESET", "ERR_TLS_HANDSHAKE_TIMEOUT"]);
 
@@ -75,11 +65,9 @@ const notHttp = () => invalidInput([{ location: "request", message: "is not vali
 
 /** Prepares a request for its listener. Must be called for each request, before any other listener. */
 export function acceptRequest(request: IncomingMessage, response: ServerResponse): void {
-  const { socket, headers } = request;
-  (socket as Connection)[lastRead] = response;
   // Node ignores an upgrade to another protocol, and drops what it has read after such a request. What it reads next may be the
   // middle of another request, whose body it would take for a request. So the connection is closed after the response.
-  if (headers.upgrade !== undefined) response.shouldKeepAlive = false;
+  if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false;
   request.url = originFormOf(request);
 }
 

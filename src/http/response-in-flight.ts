@@ -4,11 +4,15 @@ import type { Duplex } from "node:stream";
 /** The property of a connection that stores its last response. A map would add garbage collection cost to each call. */
 const lastResponse = Symbol("last response");
 
-type Connection = Duplex & { [lastResponse]?: ServerResponse };
+/** The same for the response to the last request whose headers Node has read: earlier ones may still be in flight. */
+const lastRead = Symbol("last read");
+
+type Connection = Duplex & { [lastResponse]?: ServerResponse; [lastRead]?: ServerResponse };
 
 /** Records the response to a request, as soon as it is the next one on its connection. */
 export function recordResponse({ socket }: IncomingMessage, response: ServerResponse): void {
   const connection: Connection = socket;
+  connection[lastRead] = response;
   if (response.socket !== null) {
     connection[lastResponse] = response;
     return;
@@ -23,4 +27,10 @@ export function recordResponse({ socket }: IncomingMessage, response: ServerResp
 export function responseInFlight(connection: Connection): ServerResponse | undefined {
   const response = connection[lastResponse];
   return response?.socket ? response : undefined;
+}
+
+/** Whether the input that Node reads belongs to a request that has its response already. */
+export function isAnswered(connection: Connection): boolean {
+  const response = connection[lastRead];
+  return response?.writableEnded === true && !response.req.complete;
 }
