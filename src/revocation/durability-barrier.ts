@@ -22,6 +22,6 @@ export function createDurabilityBarrier(db: Database) {
         select timeline(), pg_logical_emit_message(true, 'latchkey', '')`,
     );
     if (timeline === "" || row?.timeline !== timeline)
-      throw new OutcomeUnknown("another server has taken over since this was read", "");
+      throw new OutcomeUnknown("another server has taken over, or PostgreSQL has crashed, since this was read", "");
   };
 }

@@ -80,7 +80,7 @@ interface Variant {
 }
 
 /**
- * The variants that are prepared, by where the statement is in the source, and its first part: only that differs between
+ * The variants that are prepared, by the call site of the statement, and its first part: only that differs between
  * lists. So a caller who sends too many variants of one operation does not slow down others.
  */
 const preparedVariants = new WeakMap<readonly string[], WeakMap<readonly string[], Variant[]>>();
@@ -88,9 +88,9 @@ const preparedVariants = new WeakMap<readonly string[], WeakMap<readonly string[
 /** The same for a variant at any time: once prepared, it stays prepared. */
 function isPrepared({ strings, values }: Fragment, text: string, parameters: readonly unknown[]): boolean {
   const [first] = values;
-  // The name of a table has no place in the source: it is a new array each time.
+  // The name of a table has no call site: it is a new array each time.
   const part = first instanceof Fragment && "raw" in first.strings ? first.strings : strings;
-  const variants = preparedVariants.get(strings)?.get(part) ?? addPlace(strings, part);
+  const variants = preparedVariants.get(strings)?.get(part) ?? addSite(strings, part);
   // Not a Set: computing the hash of a long text takes longer than these comparisons, most of which end at the length.
   for (const variant of variants) if (variant.text === text && hasTypes(variant, parameters)) return true;
   if (variants.length === maxPrepared) return false;
@@ -98,7 +98,7 @@ function isPrepared({ strings, values }: Fragment, text: string, parameters: rea
   return true;
 }
 
-function addPlace(strings: readonly string[], part: readonly string[]): Variant[] {
+function addSite(strings: readonly string[], part: readonly string[]): Variant[] {
   const byPart = preparedVariants.get(strings) ?? new WeakMap<readonly string[], Variant[]>();
   const variants: Variant[] = [];
   preparedVariants.set(strings, byPart.set(part, variants));
